@@ -1,0 +1,47 @@
+"""Errors that a user can mend: one line that says what, where and what to do.
+
+The command line prints them without a traceback and exits with code 2.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class FrampError(Exception):
+    """Something that the user can mend. The message is one line: what, where, what to do."""
+
+
+class ConfigError(FrampError):
+    """A setting that is unknown, malformed or contradicts another one."""
+
+
+class DataError(FrampError):
+    """Data that is missing, malformed or too little for the federation asked for."""
+
+
+class ModelError(FrampError):
+    """A network that cannot take part, and why."""
+
+
+class BudgetError(FrampError):
+    """A submodel larger than its client's budget."""
+
+
+class CheckpointError(FrampError):
+    """A checkpoint that is missing, truncated or damaged."""
+
+
+class RunFolderError(FrampError):
+    """A run folder that cannot be used for what was asked."""
+
+
+class MissingExtra(FrampError):
+    """An optional dependency that is not installed; the message names the extra."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Say that `name` is not a known `kind`, and suggest the nearest name."""
+    choices = sorted(known)
+    nearest = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    hint = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(choices)}"
+    return f"unknown {kind} '{name}'; {hint}"

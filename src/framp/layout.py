@@ -1,0 +1,97 @@
+"""The flat parameter layout: one vector for the whole model, maskable entries first.
+
+    vector = [ maskable: conv and linear weights and biases, stem to classifier | always: norm affine, the rest ]
+               0 ... maskable                                                     maskable ... size
+
+A width slice, a depth cut and a TopK mask are all sets of indices below `maskable`; what lies above travels with
+every submodel and is never counted (algorithms 1.1). Tensors are views of the vector, never copies.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from framp.errors import ModelError
+
+_MASKABLE = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One named tensor and its place in the vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def stop(self) -> int:
+        """The end of the tensor's place."""
+        return self.start + prod(self.shape)
+
+
+@dataclass(frozen=True)
+class ParameterLayout:
+    """Where each parameter of a model lies in its flat vector."""
+
+    entries: tuple[Entry, ...]
+    maskable: int
+    size: int
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, module: nn.Module) -> "ParameterLayout":
+        """Read the layout off a model."""
+        _refuse_running_statistics(module)
+        names = {id(parameter): name for name, parameter in module.named_parameters()}
+        first = [
+            parameter
+            for part in module.modules()
+            if isinstance(part, _MASKABLE)
+            for parameter in part.parameters(recurse=False)
+        ]
+        maskable = list(dict.fromkeys(id(parameter) for parameter in first))
+        by_identity = {id(parameter): parameter for parameter in module.parameters()}
+        always = [key for key in by_identity if key not in set(maskable)]
+        if not maskable:
+            raise ModelError("the model has no convolution and no linear layer, so there is nothing to extract from")
+        entries: list[Entry] = []
+        start = 0
+        for key in maskable + always:
+            entries.append(Entry(names[key], tuple(by_identity[key].shape), start))
+            start = entries[-1].stop
+        dtypes = {parameter.dtype for parameter in by_identity.values()}
+        if len(dtypes) != 1:
+            raise ModelError(f"the model mixes parameter types {sorted(map(str, dtypes))}; convert it to one of them")
+        return cls(tuple(entries), entries[len(maskable) - 1].stop, start, dtypes.pop())
+
+    def views(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return the named tensors of a flat vector, as views."""
+        return {entry.name: vector[entry.start : entry.stop].view(entry.shape) for entry in self.entries}
+
+    def flatten(self, module: nn.Module) -> Tensor:
+        """Copy a model's parameters into a new flat vector."""
+        vector = torch.empty(self.size, dtype=self.dtype)
+        views = self.views(vector)
+        for name, parameter in module.named_parameters():
+            views[name].copy_(parameter.detach())
+        return vector
+
+    def bind(self, module: nn.Module, vector: Tensor, gradient: Tensor | None = None) -> None:
+        """Make a model's parameters (and gradients) views of flat vectors: what changes in one changes in both."""
+        values = self.views(vector)
+        gradients = {} if gradient is None else self.views(gradient)
+        for name, parameter in module.named_parameters():
+            parameter.data = values[name]
+            parameter.grad = gradients.get(name)
+
+
+def _refuse_running_statistics(module: nn.Module) -> None:
+    for name, part in module.named_modules():
+        if getattr(part, "track_running_stats", False):
+            raise ModelError(
+                f"layer '{name}' keeps running statistics, which cannot be generated or merged; "
+                "pass track_running_stats=False or use GroupNorm"
+            )

@@ -1,0 +1,183 @@
+"""What crosses the network: frozen records, the same for every engine.
+
+    server ── Describe ─► client ── Description ─► server      once, before the first round
+    server ── Task     ─► client ── Update      ─► server      every round
+    server ── Exam     ─► client ── Score       ─► server      when a model is evaluated
+
+A client learns its submodel, the global prototypes, its objective and a seed: nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from framp.budgets import Budget
+from framp.errors import BudgetError
+
+if TYPE_CHECKING:
+    from framp.stage3_objective import Objective
+
+
+@dataclass(frozen=True, eq=False)
+class Submodel:
+    """A set of entries of the flat vector with their values, and the entries that always travel."""
+
+    maskable: int
+    """Size of the space the indices live in: the maskable entries of the full model."""
+    indices: Tensor | None
+    """The active entries, ascending int32; None stands for all of them."""
+    values: Tensor
+    always: Tensor
+
+    def fill(self, vector: Tensor) -> None:
+        """Write the submodel into a flat vector; every entry outside it becomes exactly zero."""
+        if self.indices is None:
+            vector[: self.maskable] = self.values
+        else:
+            vector[: self.maskable] = 0
+            vector[self.indices] = self.values
+        vector[self.maskable :] = self.always
+
+    def mask(self) -> Tensor | None:
+        """Return 1 where the flat vector may change and 0 elsewhere; None where all of it may."""
+        if self.indices is None:
+            return None
+        mask = torch.zeros(self.maskable + self.always.numel(), dtype=self.values.dtype)
+        mask[self.indices] = 1
+        mask[self.maskable :] = 1
+        return mask
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a plain encoding: the values, and the index set as a list or a bitmap, whichever is smaller."""
+        index_bytes = 0 if self.indices is None else min(4 * self.indices.numel(), -(-self.maskable // 8))
+        return self.values.nbytes + self.always.nbytes + index_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Prototypes:
+    """One mean feature vector a class, and how many samples (or holders) stand behind it; 0: there is none."""
+
+    vectors: Tensor
+    counts: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the vectors that exist, and of the counts."""
+        existing = int((self.counts > 0).sum())
+        return existing * self.vectors.shape[1] * self.vectors.element_size() + self.counts.nbytes
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains: T steps of SGD on mini-batches, w ← w − α·g."""
+
+    steps: int
+    batch: int
+    rate: float
+    augment: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What one client is asked to do in one round. A task over its budget cannot be built."""
+
+    round: int
+    client: int
+    token: int
+    """Names this very task; the update has to return it."""
+    budget: Budget
+    submodel: Submodel
+    objective: Objective
+    training: LocalTraining
+    prototypes: Prototypes | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        held, limit = self.submodel.values.numel(), self.budget.limit(self.submodel.maskable)
+        if held > limit:
+            raise BudgetError(
+                f"client {self.client} in round {self.round}: {held} parameters exceed its budget "
+                f"{self.budget.name} of {limit}; the extractor must select at most {limit}"
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes down to the client."""
+        return self.submodel.nbytes + (0 if self.prototypes is None else self.prototypes.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What training changed: trained minus received, on the task's entries alone.
+
+    Values outside the mask cannot be said: they are listed in the order of the task's own index set.
+    """
+
+    round: int
+    client: int
+    token: int
+    values: Tensor
+    always: Tensor
+    prototypes: Prototypes | None
+    loss: float
+    """Mean training loss over the steps."""
+    seconds: float
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes up from the client."""
+        own = self.values.nbytes + self.always.nbytes
+        return own + (0 if self.prototypes is None else self.prototypes.nbytes)
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Ask a client for the descriptor of its data."""
+
+    client: int
+    seed: int
+    """The same for every client: it names the shared random feature extractor."""
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """A client's compact descriptor: the mean random feature of its training data (128 floats)."""
+
+    client: int
+    vector: Tensor
+    samples: int
+
+
+@dataclass(frozen=True, eq=False)
+class Exam:
+    """Ask for the accuracy of a submodel on a client's own test data, or on everybody's (client None)."""
+
+    submodel: Submodel
+    client: int | None
+    batch: int
+    key: tuple[str, ...] = ()
+    """What the score will be filed under."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """How many test samples a submodel got right."""
+
+    key: tuple[str, ...]
+    client: int | None
+    correct: int
+    total: int
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers; 0 where there was nothing to answer."""
+        return self.correct / self.total if self.total else 0.0
+
+
+Message = Describe | Task | Exam
+Reply = Description | Update | Score
