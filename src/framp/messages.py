@@ -142,11 +142,13 @@ class Describe:
     client: int
     seed: int
     """The same for every client: it names the shared random feature extractor."""
+    features: bool = True
+    """Whether the descriptor is wanted; where the method makes no use of it, the number of samples is enough."""
 
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """A client's compact descriptor: the mean random feature of its training data (128 floats)."""
+    """A client's compact descriptor: the mean random feature of its training data (128 floats, or none)."""
 
     client: int
     vector: Tensor

@@ -1,0 +1,23 @@
+"""The reference engine: one message after another, in this process."""
+
+from collections.abc import Iterable, Iterator
+from typing import final
+
+from framp.client import Client
+from framp.messages import Message, Reply
+
+
+@final
+class Serial:
+    """Plays every client itself, on one copy of the model."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def exchange(self, messages: Iterable[Message]) -> Iterator[Reply]:
+        """Answer messages in their order."""
+        for message in messages:
+            yield self._client.answer(message)
+
+    def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,62 @@
+"""How good the models are now (algorithms 7, rows 32 to 34).
+
+Local: each client's own generated submodel on its own test data. Groups: the mean of Local over the clients of one
+budget. Union: the average client's model, cut to each size, on everybody's test data.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from framp.budgets import Budget
+from framp.engines import Engine
+from framp.messages import Exam, Score
+from framp.server import Server
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All accuracies of one moment; they are never mixed with another round's."""
+
+    round: int
+    local: float
+    groups: dict[str, float]
+    union: float
+    union_by_size: dict[str, float]
+    """Trained sizes, then further ones; `union` is the mean of the trained ones."""
+    clients: list[float]
+
+
+def evaluate(
+    server: Server, engine: Engine, round: int, batch: int, further_sizes: Sequence[Budget] = ()
+) -> Evaluation:
+    """Let every client examine its own model, and the union of their test data examine the average model."""
+    trained = server.registry.budgets
+    granted = server.method.extractor.granted
+    sizes = {size.name: size for size in (*trained, *further_sizes)}
+    distinct = {granted(size).name: granted(size) for size in sizes.values()}
+
+    def exams() -> Iterator[Exam]:
+        for size in sorted(distinct.values(), key=lambda size: -size.fraction):
+            yield Exam(server.union(size), None, batch, ("union", size.name))
+        for client in range(len(server.registry)):
+            yield Exam(server.personal(client), client, batch, ("local", str(client)))
+
+    scores: dict[tuple[str, ...], float] = {}
+    for score in engine.exchange(exams()):
+        assert isinstance(score, Score)
+        scores[score.key] = score.accuracy
+
+    clients = [scores["local", str(client)] for client in range(len(server.registry))]
+    by_size = {name: scores["union", granted(size).name] for name, size in sizes.items()}
+    groups: dict[str, list[float]] = {budget.name: [] for budget in trained}
+    for client, accuracy in enumerate(clients):
+        groups[server.registry.budget(client).name].append(accuracy)
+    return Evaluation(
+        round=round,
+        local=fmean(clients),
+        groups={name: fmean(members) for name, members in groups.items() if members},
+        union=fmean(by_size[budget.name] for budget in trained),
+        union_by_size=by_size,
+        clients=clients,
+    )

@@ -1,0 +1,148 @@
+"""A federation: data, clients, server and engine put together. The whole of FRAMP from Python, without a run folder."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+import torch
+from torch import nn
+
+from framp.budgets import Budget, assign
+from framp.client import Client
+from framp.client.client import ClientData
+from framp.config import Config
+from framp.data import Dataset, load, partition
+from framp.engines import Engine, Processes, Serial
+from framp.evaluation import Evaluation, evaluate
+from framp.layout import ParameterLayout
+from framp.messages import Describe, Description, LocalTraining
+from framp.models import Architecture, NamedArchitecture, feature_width, initialised
+from framp.recipes import find
+from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server, play
+from framp.stage1_generation import Features
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a federation is made of, before anything has been sent."""
+
+    config: Config
+    data: ClientData
+    architecture: Architecture
+
+
+def parts_of(config: Config) -> Parts:
+    """Load the data that a configuration names, deal them out, and choose the network."""
+    return parts_over(load(config.data), config)
+
+
+def parts_over(dataset: Dataset, config: Config, architecture: Architecture | None = None) -> Parts:
+    """Deal a data set out, and choose the network unless the user brought one."""
+    shards = partition(dataset.train.labels, dataset.test.labels, dataset.classes, config.partition)
+    named = NamedArchitecture(config.model, dataset.train.images.shape[1], dataset.classes)
+    return Parts(config, ClientData(dataset, shards), architecture or named)
+
+
+class Federation:
+    """Clients and their server, ready to play rounds."""
+
+    def __init__(self, parts: Parts, registry: Registry | None = None) -> None:
+        torch.set_num_threads(1)  # the number of threads would show in the last bits
+        self.config, self.data, self.architecture = parts.config, parts.data, parts.architecture
+        self.engine = _engine(parts)
+        self.registry = registry or enrol(self.config, self.engine)
+        self.server = _server(self.config, parts, self.registry)
+        self.rounds_played = 0
+
+    @classmethod
+    def from_config(cls, config: Config) -> "Federation":
+        """Put together what a configuration describes."""
+        return cls(parts_of(config))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        train: tuple[np.ndarray, np.ndarray],
+        test: tuple[np.ndarray, np.ndarray],
+        config: Config,
+        architecture: Architecture | None = None,
+    ) -> "Federation":
+        """Put together a federation over uint8 images [N, C, H, W] and labels, with a network of the user's own."""
+        return cls(parts_over(Dataset.from_arrays(config.name, *train, *test), config, architecture))
+
+    def play_round(self) -> RoundReport:
+        """Play the next round."""
+        report = play(self.server, self.engine, self.rounds_played + 1)
+        self.rounds_played += 1
+        return report
+
+    def train(self, rounds: int) -> Iterator[RoundReport]:
+        """Play some rounds, one at each step of the iteration."""
+        for _ in range(rounds):
+            yield self.play_round()
+
+    def evaluate(self) -> Evaluation:
+        """Evaluate all clients' models and the Union model as they are now."""
+        config = self.config.evaluation
+        further = [Budget.parse(size) for size in config.sizes]
+        return evaluate(self.server, self.engine, self.rounds_played, config.batch, further)
+
+    def personal_model(self, client: int, budget: str | None = None) -> nn.Module:
+        """Return a client's own network as it is now; what is outside its submodel is zero."""
+        submodel = self.server.personal(client, None if budget is None else Budget.parse(budget))
+        model = self.architecture()
+        vector = torch.empty(self.server.layout.size, dtype=self.server.layout.dtype)
+        submodel.fill(vector)
+        self.server.layout.bind(model, vector)
+        return model.eval()
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self.engine.close()
+
+    def __enter__(self) -> "Federation":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def enrol(config: Config, engine: Engine) -> Registry:
+    """Ask every client for its descriptor (and its number of samples), and register it with its budget."""
+    clients, features = config.partition.clients, find(config.recipe).descriptors is Features
+    asked = (Describe(client, config.seed, features) for client in range(clients))
+    descriptions = [reply for reply in engine.exchange(asked) if isinstance(reply, Description)]
+    return Registry.enrol(config.budgets, assign(config.budgets, config.federation.shares, clients), descriptions)
+
+
+def _engine(parts: Parts) -> Engine:
+    if parts.config.engine.name == "processes":
+        return Processes(parts.architecture, parts.data, parts.config.engine.workers)
+    return Serial(Client(parts.architecture, parts.data))
+
+
+def _server(config: Config, parts: Parts, registry: Registry) -> Server:
+    recipe, dataset = find(config.recipe), parts.data.dataset
+    model = initialised(parts.architecture, config.seed)
+    layout = ParameterLayout.of(model)
+    descriptors = recipe.descriptors and recipe.descriptors.configured(config, registry.descriptors)
+    method = Method(
+        recipe.backbone.configured(config, layout.flatten(model), layout, descriptors),
+        recipe.extractor.configured(config),
+        recipe.objective.configured(config),
+    )
+    width = feature_width(model, dataset.train.images.shape[1:])
+    training = config.training
+    return Server(
+        method,
+        layout,
+        registry,
+        LocalTraining(training.steps, training.batch, training.rate, config.data.augment),
+        GlobalPrototypes(dataset.classes, width, layout.dtype, config.alignment.average == "weighted"),
+        config.federation.participants,
+        config.seed,
+        config.generation.inbox_bytes,
+    )

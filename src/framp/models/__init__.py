@@ -1,0 +1,71 @@
+"""The full networks. A network of the user's own needs only `features(images)` and `head(features)`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from framp import rng
+from framp.config import ModelConfig
+from framp.errors import ConfigError, ModelError, unknown
+from framp.models.cnn import SmallCNN
+from framp.models.resnet import ResNet18
+
+Architecture = Callable[[], nn.Module]
+"""Builds the full network, the same shape at every call; picklable where worker processes are used."""
+
+NETWORKS: dict[str, Callable[[int, int, int, str], nn.Module]] = {"cnn": SmallCNN, "resnet18": ResNet18}
+
+
+@dataclass(frozen=True)
+class NamedArchitecture:
+    """One of the package's networks, for a data set's channels and classes."""
+
+    config: ModelConfig
+    channels: int
+    classes: int
+
+    def __call__(self) -> nn.Module:
+        """Build the network."""
+        if self.config.name not in NETWORKS:
+            raise ConfigError(unknown("model", self.config.name, NETWORKS))
+        return NETWORKS[self.config.name](self.channels, self.classes, self.config.width, self.config.norm)
+
+
+def initialised(architecture: Architecture, seed: int) -> nn.Module:
+    """Build the network with the parameters that `seed` stands for, leaving torch's global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(rng.number(seed, rng.NOBODY, rng.NOBODY, "initial network"))
+        module = architecture()
+    for name in ("features", "head"):
+        if not callable(getattr(module, name, None)):
+            raise ModelError(
+                f"{type(module).__name__} has no method '{name}'; "
+                "a network offers features(images) and head(features), so that prototypes can be taken in between"
+            )
+    return module
+
+
+@torch.no_grad()
+def feature_width(module: nn.Module, image: tuple[int, ...]) -> int:
+    """Return the length of the features that a network makes of images of some shape."""
+    module.eval()
+    features = module.features(torch.zeros(2, *image, dtype=next(module.parameters()).dtype))  # type: ignore[operator]
+    if features.ndim != 2:
+        raise ModelError(
+            f"{type(module).__name__}.features returns a tensor of {features.ndim} dimensions; "
+            "it has to return one vector a sample, [batch, features]"
+        )
+    return int(features.shape[1])
+
+
+__all__ = [
+    "NETWORKS",
+    "Architecture",
+    "NamedArchitecture",
+    "ResNet18",
+    "SmallCNN",
+    "feature_width",
+    "initialised",
+]

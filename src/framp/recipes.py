@@ -1,0 +1,81 @@
+"""The table of methods: each is a recipe of three parts, and none has code of its own outside its parts."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from framp.config import Config
+from framp.errors import ConfigError, unknown
+from framp.layout import ParameterLayout
+from framp.stage1_generation import Backbone, Descriptors, Features, Generated, OneHot, Shared
+from framp.stage2_extraction import Everything, Extractor, GlobalTopK
+from framp.stage3_objective import Aligned, CrossEntropy, Objective, ThresholdGradient
+
+
+class BackbonePart(Protocol):
+    """A kind of backbone that can be set up from a configuration and an initial network."""
+
+    __name__: str
+
+    def configured(
+        self, config: Config, initial: Tensor, layout: ParameterLayout, descriptors: Descriptors | None
+    ) -> Backbone:
+        """Return the backbone."""
+
+
+class DescriptorsPart(Protocol):
+    """A kind of descriptors that can be set up from a configuration and what the clients sent."""
+
+    __name__: str
+
+    def configured(self, config: Config, raw: Tensor) -> Descriptors:
+        """Return the descriptors."""
+
+
+class ExtractorPart(Protocol):
+    """A kind of extractor that can be set up from a configuration."""
+
+    __name__: str
+
+    def configured(self, config: Config) -> Extractor:
+        """Return the extractor."""
+
+
+class ObjectivePart(Protocol):
+    """A kind of objective that can be set up from a configuration."""
+
+    __name__: str
+
+    def configured(self, config: Config) -> Objective:
+        """Return the objective."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One method."""
+
+    backbone: BackbonePart
+    descriptors: DescriptorsPart | None
+    extractor: ExtractorPart
+    objective: ObjectivePart
+    summary: str
+
+
+RECIPES: dict[str, Recipe] = {
+    #                                  1 generation          2 extraction  3 local objective
+    "framp": Recipe(Generated, Features, GlobalTopK, Aligned, "the paper's method"),
+    "framp-no-alignment": Recipe(Generated, Features, GlobalTopK, CrossEntropy, "ablation w/o RA"),
+    "framp-no-personalisation": Recipe(Shared, None, GlobalTopK, Aligned, "ablation w/o Per"),
+    "framp-neither": Recipe(Shared, None, GlobalTopK, CrossEntropy, "ablation w/o Both"),
+    "framp-onehot": Recipe(Generated, OneHot, GlobalTopK, Aligned, "descriptors that say only who the client is"),
+    "fiarse": Recipe(Shared, None, GlobalTopK, ThresholdGradient, "importance-aware submodel extraction"),
+    "fedavg": Recipe(Shared, None, Everything, CrossEntropy, "everybody trains the full model, budgets ignored"),
+}
+
+
+def find(name: str) -> Recipe:
+    """Return a recipe by its name."""
+    if name not in RECIPES:
+        raise ConfigError(unknown("recipe", name, RECIPES))
+    return RECIPES[name]

@@ -1,0 +1,135 @@
+"""What came back in a round. Nothing is trusted: an update that does not answer its task exactly is rejected, counted.
+
+The rest is merged as if the rejected ones had never been sampled.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from framp.messages import Prototypes, Task, Update
+from framp.server.spool import Spool
+from framp.stage1_generation.updates import MaskedUpdate, Stored
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What the answer to a task has to look like."""
+
+    round: int
+    token: int
+    maskable: int
+    indices: Stored | None
+    values: torch.Size
+    always: torch.Size
+    dtype: torch.dtype
+    prototypes: torch.Size | None
+    samples: int
+
+
+class Inbox:
+    """Collects one round's updates, in whatever order they arrive."""
+
+    def __init__(self, memory: int) -> None:
+        self._spool = Spool(memory)
+        self._expected: dict[int, Expected] = {}
+        self._merged: dict[int, MaskedUpdate] = {}
+        self._prototypes: dict[int, Prototypes] = {}
+        self._losses: dict[int, float] = {}
+        self.rejected: Counter[str] = Counter()
+        self.bytes_down = 0
+        self.bytes_up = 0
+
+    def expect(self, task: Task, prototypes: torch.Size | None, samples: int) -> None:
+        """Note a task that leaves, the shape of the prototypes wanted back and how many samples its client has."""
+        submodel = task.submodel
+        self.bytes_down += task.nbytes
+        self._expected[task.client] = Expected(
+            round=task.round,
+            token=task.token,
+            maskable=submodel.maskable,
+            indices=None if submodel.indices is None else self._spool.keep(submodel.indices),
+            values=submodel.values.shape,
+            always=submodel.always.shape,
+            dtype=submodel.values.dtype,
+            prototypes=prototypes,
+            samples=samples,
+        )
+
+    def receive(self, update: Update) -> None:
+        """Take an update in, or reject it and count why."""
+        reason = self.objection(update)
+        if reason is not None:
+            self.rejected[reason] += 1
+            return
+        expected = self._expected[update.client]
+        self.bytes_up += update.nbytes
+        self._losses[update.client] = update.loss
+        self._merged[update.client] = MaskedUpdate(
+            update.client, expected.maskable, expected.indices, self._spool.keep(update.values), update.always
+        )
+        if update.prototypes is not None:
+            self._prototypes[update.client] = update.prototypes
+
+    def objection(self, update: Update) -> str | None:
+        """Return what is wrong with an update, None if nothing is."""
+        expected = self._expected.get(update.client)
+        if expected is None:
+            return "client was not asked"
+        if update.round != expected.round:
+            return "wrong round"
+        if update.token != expected.token:
+            return "wrong task"
+        if update.client in self._merged:
+            return "answered twice"
+        if update.values.shape != expected.values or update.always.shape != expected.always:
+            return "wrong shape"
+        if update.values.dtype != expected.dtype or update.always.dtype != expected.dtype:
+            return "wrong type"
+        if not (_finite(update.values) and _finite(update.always)):
+            return "values not finite"
+        return self._prototype_objection(update.prototypes, expected)
+
+    @staticmethod
+    def _prototype_objection(prototypes: Prototypes | None, expected: Expected) -> str | None:
+        if expected.prototypes is None or prototypes is None:
+            return None if expected.prototypes is None and prototypes is None else "prototypes missing or not asked for"
+        vectors, counts = prototypes.vectors, prototypes.counts
+        if vectors.shape != expected.prototypes or counts.shape != expected.prototypes[:1]:
+            return "wrong prototype shape"
+        if vectors.dtype != expected.dtype or counts.dtype != torch.int64:
+            return "wrong type"
+        if not _finite(vectors):
+            return "prototypes not finite"
+        if bool((counts < 0).any()) or int(counts.sum()) != expected.samples:
+            return "implausible prototype counts"
+        return None
+
+    @property
+    def accepted(self) -> list[MaskedUpdate]:
+        """The valid updates, by client id."""
+        return [self._merged[client] for client in sorted(self._merged)]
+
+    @property
+    def prototypes(self) -> list[Prototypes]:
+        """The valid updates' prototypes, by client id."""
+        return [self._prototypes[client] for client in sorted(self._prototypes)]
+
+    @property
+    def loss(self) -> float | None:
+        """Mean training loss of the valid updates; None where there was none."""
+        losses = [self._losses[client] for client in sorted(self._losses)]
+        return sum(losses) / len(losses) if losses else None
+
+    def close(self) -> None:
+        """Let go of what waited on disk."""
+        self._spool.close()
+
+
+def _finite(tensor: Tensor) -> bool:
+    if not tensor.numel():
+        return True
+    low, high = torch.aminmax(tensor)  # not-a-number comes through
+    return bool(torch.isfinite(low) & torch.isfinite(high))

@@ -1,0 +1,53 @@
+"""One round of Algorithm 1, from sampling to merge. Read this first, then follow the names."""
+
+import time
+from dataclasses import dataclass, field
+
+from framp.engines import Engine
+from framp.messages import Update
+from framp.server.server import Server
+from framp.server.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """What a round did."""
+
+    round: int
+    participants: list[int]
+    accepted: int
+    rejected: dict[str, int]
+    loss: float | None
+    bytes_down: int
+    bytes_up: int
+    server_seconds: float
+    seconds: float
+    diagnostics: dict[str, float] = field(default_factory=dict)
+
+
+def play(server: Server, engine: Engine, round: int) -> RoundReport:
+    """Play one round: sample, make tasks, let clients train, collect, merge."""
+    started = time.perf_counter()
+    working = Stopwatch()
+    participants = server.sample(round)
+    inbox = server.inbox()
+    tasks = working.over(server.task(client, round, inbox) for client in participants)
+    for update in engine.exchange(tasks):
+        with working:
+            assert isinstance(update, Update)
+            inbox.receive(update)
+    with working:
+        diagnostics = server.merge(inbox)
+        inbox.close()
+    return RoundReport(
+        round=round,
+        participants=sorted(participants),
+        accepted=len(inbox.accepted),
+        rejected=dict(inbox.rejected),
+        loss=inbox.loss,
+        bytes_down=inbox.bytes_down,
+        bytes_up=inbox.bytes_up,
+        server_seconds=working.seconds,
+        seconds=time.perf_counter() - started,
+        diagnostics=diagnostics,
+    )

@@ -1,0 +1,24 @@
+"""Stage 1, client-aware full-size model generation: whose full model is it, and how does it learn?
+
+`backbone.py` is the contract; `shared.py` and `generated.py` are the two backbones; `hypernetwork.py` is H(v; φ),
+`descriptors.py` its inputs and `updates.py` what it learns from. It runs on the server.
+"""
+
+from framp.stage1_generation.backbone import Backbone
+from framp.stage1_generation.descriptors import Descriptors, Features, OneHot
+from framp.stage1_generation.generated import Generated
+from framp.stage1_generation.hypernetwork import Hypernetwork
+from framp.stage1_generation.shared import Shared
+from framp.stage1_generation.updates import MaskedUpdate, blocks
+
+__all__ = [
+    "Backbone",
+    "Descriptors",
+    "Features",
+    "Generated",
+    "Hypernetwork",
+    "MaskedUpdate",
+    "OneHot",
+    "Shared",
+    "blocks",
+]

@@ -1,0 +1,27 @@
+"""The contract of stage 1: whose full model is it, and how does it learn from updates?"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from framp.stage1_generation.updates import MaskedUpdate
+
+
+class Backbone(Protocol):
+    """Holds what the server has learned, and makes full models of it."""
+
+    def generate(self, client: int) -> Tensor:
+        """Return the full flat vector of one client's model."""
+
+    def generate_union(self) -> Tensor:
+        """Return the full flat vector of nobody in particular: the model for the average client."""
+
+    def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
+        """Learn from one round's updates, ordered by client id; return what is worth logging."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that was learned, as named tensors: the very memory, not copies."""
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take over what was saved."""

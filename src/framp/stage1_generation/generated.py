@@ -1,0 +1,87 @@
+"""A full model of its own for every client, generated from its descriptor (section 4.1)."""
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from framp import rng
+from framp.config import Config, GenerationConfig
+from framp.errors import ConfigError
+from framp.layout import ParameterLayout
+from framp.stage1_generation.descriptors import Descriptors
+from framp.stage1_generation.hypernetwork import Hypernetwork
+from framp.stage1_generation.updates import MaskedUpdate, blocks
+
+
+@final
+class Generated:
+    """The hypernetwork over the clients' descriptors."""
+
+    def __init__(
+        self, initial: Tensor, layout: ParameterLayout, descriptors: Descriptors, config: GenerationConfig, seed: int
+    ) -> None:
+        self.descriptors, self.config = descriptors, config
+        typical = float(descriptors.mean().numel() ** 0.5)
+        self.network = Hypernetwork.initialised(
+            descriptors.dimensions,
+            config.hidden,
+            initial,
+            layer_scales(initial, layout) * config.head_scale / typical,
+            rng.torch_generator(seed, rng.NOBODY, rng.NOBODY, "hypernetwork"),
+        )
+
+    @classmethod
+    def configured(
+        cls, config: Config, initial: Tensor, layout: ParameterLayout, descriptors: Descriptors | None
+    ) -> "Generated":
+        """Start at the initial network for everybody, give or take the head's initial weights."""
+        if descriptors is None:
+            raise ConfigError("a generated backbone needs descriptors; name them in the recipe")
+        return cls(initial, layout, descriptors, config.generation, config.seed)
+
+    def generate(self, client: int) -> Tensor:
+        """Return ω_n = H(v_n; φ)."""
+        return self.network.generate(self.descriptors.of(client))
+
+    def generate_union(self) -> Tensor:
+        """Return H of the mean descriptor."""
+        return self.network.generate(self.descriptors.mean())
+
+    def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
+        """Move φ so that generated weights follow the trained ones; report the gain on a client's own weights."""
+        descriptors = torch.stack([self.descriptors.of(update.client) for update in updates])
+        hidden = self.network.hidden(descriptors)
+        self.network.learn(
+            descriptors,
+            blocks(updates),
+            self.config.shared_rate,
+            self.config.personal_rate,
+            self.config.shared_mean == "holders",
+        )
+        products = hidden @ hidden.T * (self.config.personal_rate / len(updates))
+        own = products.diagonal().mean()
+        others = (products.sum() - products.diagonal().sum()) / max(len(updates) * (len(updates) - 1), 1)
+        return {"gain_own": float(own), "gain_others": float(others)}
+
+    def state(self) -> dict[str, Tensor]:
+        """Return φ."""
+        return self.network.state()
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take over a saved φ."""
+        for name, tensor in self.network.state().items():
+            tensor.copy_(state[name])
+
+
+def layer_scales(initial: Tensor, layout: ParameterLayout) -> Tensor:
+    """Return each maskable entry's own layer's standard deviation, and zero for what always travels.
+
+    Keeping the scale of each layer keeps what global TopK finds in it (algorithms 1.8).
+    """
+    scales = torch.zeros_like(initial)
+    for entry in layout.entries:
+        if entry.stop <= layout.maskable and entry.stop - entry.start > 1:
+            scales[entry.start : entry.stop] = initial[entry.start : entry.stop].std()
+    return scales

@@ -1,0 +1,85 @@
+"""Exact selection of the k entries of largest magnitude, at a few passes over the memory (equation 3).
+
+Magnitudes are compared as the integers that their bits spell, which order alike. A random sample brackets the k-th;
+one pass counts what lies above the bracket and collects what lies inside; the exact threshold θ is found among those
+few. Blocks stay in the processor's cache. Should the bracket miss, the whole vector is partitioned: the answer is
+always exact.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_BLOCK = 1 << 16
+_SAMPLE = 1 << 16
+_DEVIATIONS = 4
+"""Half the width of the bracket, in standard deviations of the sample's rank."""
+
+
+def top_indices(weights: Tensor, k: int) -> Tensor:
+    """Return the indices of the k largest magnitudes, ascending int32; of equal magnitudes the lower index wins."""
+    values = np.ascontiguousarray(weights.detach().numpy())
+    theta = kth_magnitude(values, k)
+    magnitude = np.empty(_BLOCK, dtype=values.dtype)
+    kept = np.empty(_BLOCK, dtype=bool)
+    chosen = []
+    for start in range(0, len(values), _BLOCK):
+        block = values[start : start + _BLOCK]
+        np.abs(block, out=magnitude[: len(block)])
+        np.greater_equal(magnitude[: len(block)], theta, out=kept[: len(block)])
+        chosen.append((np.flatnonzero(kept[: len(block)]) + start).astype(np.int32))
+    indices = np.concatenate(chosen)
+    surplus = len(indices) - k
+    if surplus > 0:
+        ties = np.flatnonzero(np.abs(values[indices]) == theta)
+        indices = np.delete(indices, ties[len(ties) - surplus :])
+    return torch.from_numpy(indices)
+
+
+def kth_magnitude(values: np.ndarray, k: int) -> np.floating:
+    """Return θ, the k-th largest of |values|."""
+    if not 0 < k <= len(values):
+        raise ValueError(f"k is {k}; it has to lie between 1 and {len(values)}")
+    found = _kth_within_bracket(values, k) if len(values) > 4 * _SAMPLE else None
+    if found is not None:
+        return found
+    return _kth_largest(np.abs(values), k)
+
+
+def _kth_largest(magnitudes: np.ndarray, k: int) -> np.floating:
+    return np.partition(magnitudes, len(magnitudes) - k)[len(magnitudes) - k]
+
+
+def _kth_within_bracket(values: np.ndarray, k: int) -> np.floating | None:
+    integer = np.dtype(f"i{values.dtype.itemsize}")
+    unsigned = np.dtype(f"u{values.dtype.itemsize}")
+    bits, no_sign = values.view(integer), np.iinfo(integer).max
+    low, high = _bracket(bits, k, no_sign)
+    width = high - low
+
+    above, inside = 0, []
+    offset = np.empty(_BLOCK, dtype=integer)
+    flags = np.empty(_BLOCK, dtype=bool)
+    for start in range(0, len(bits), _BLOCK):
+        block = bits[start : start + _BLOCK]
+        here, flag = offset[: len(block)], flags[: len(block)]
+        np.bitwise_and(block, no_sign, out=here)
+        np.subtract(here, low, out=here)
+        above += np.count_nonzero(np.greater(here, width, out=flag))
+        np.less_equal(here.view(unsigned), width.view(unsigned), out=flag)  # negative offsets read as huge ones
+        inside.append(here[np.flatnonzero(flag)])
+    candidates = np.concatenate(inside)
+    rank = k - above
+    if not 1 <= rank <= len(candidates):
+        return None
+    found: np.floating = (_kth_largest(candidates, rank) + low).view(values.dtype)
+    return found
+
+
+def _bracket(bits: np.ndarray, k: int, no_sign: int) -> tuple[np.integer, np.integer]:
+    """Return two magnitudes, as integers, that hold the k-th largest between them unless chance has it otherwise."""
+    positions = np.random.Generator(np.random.Philox(key=len(bits))).integers(0, len(bits), _SAMPLE)
+    sample = np.sort(bits[positions] & no_sign)
+    share = 1 - k / len(bits)
+    centre, spread = share * _SAMPLE, _DEVIATIONS * np.sqrt(share * (1 - share) * _SAMPLE) + _DEVIATIONS
+    return sample[max(int(centre - spread), 0)], sample[min(int(centre + spread), _SAMPLE - 1)]
