@@ -165,7 +165,8 @@ class Config:
     @classmethod
     def from_dict(cls, tree: dict[str, Any]) -> "Config":
         """Build a configuration from nested tables; what is not named keeps its default."""
-        return _build(cls, tree, "")
+        config: Config = _build(cls, tree, "")
+        return config
 
     @classmethod
     def from_toml(cls, path: Path) -> "Config":
@@ -185,7 +186,8 @@ class Config:
         """Return a copy with some keys ("partition.alpha") set; a text value is read as the field's type."""
         tree = self.to_dict()
         for key, value in values.items():
-            section, owner = tree, type(self)
+            section: dict[str, Any] = tree
+            owner: Any = type(self)
             *path, last = key.split(".")
             for part in path:
                 owner = _field_types(owner).get(part)
@@ -244,8 +246,7 @@ def _build(owner: Any, tree: Any, prefix: str) -> Any:
             values[key] = _build(kind, value, f"{key}.")
         else:
             values[key] = _typed(value, kind, prefix + key)
-    built = owner(**values)
-    return built
+    return owner(**values)
 
 
 def _typed(value: Any, kind: Any, key: str) -> Any:

@@ -35,7 +35,7 @@ class RunFolderError(FrampError):
     """A run folder that cannot be used for what was asked."""
 
 
-class MissingExtra(FrampError):
+class MissingExtraError(FrampError):
     """An optional dependency that is not installed; the message names the extra."""
 
 

@@ -20,7 +20,6 @@ from framp.messages import Describe, Description, LocalTraining
 from framp.models import Architecture, NamedArchitecture, feature_width, initialised
 from framp.recipes import find
 from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server, play
-from framp.stage1_generation import Features
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class Federation:
 
 def enrol(config: Config, engine: Engine) -> Registry:
     """Ask every client for its descriptor (and its number of samples), and register it with its budget."""
-    clients, features = config.partition.clients, find(config.recipe).descriptors is Features
+    clients, features = config.partition.clients, find(config.recipe).wants_features
     asked = (Describe(client, config.seed, features) for client in range(clients))
     descriptions = [reply for reply in engine.exchange(asked) if isinstance(reply, Description)]
     return Registry.enrol(config.budgets, assign(config.budgets, config.federation.shares, clients), descriptions)
@@ -128,7 +127,7 @@ def _server(config: Config, parts: Parts, registry: Registry) -> Server:
     recipe, dataset = find(config.recipe), parts.data.dataset
     model = initialised(parts.architecture, config.seed)
     layout = ParameterLayout.of(model)
-    descriptors = recipe.descriptors and recipe.descriptors.configured(config, registry.descriptors)
+    descriptors = None if recipe.descriptors is None else recipe.descriptors.configured(config, registry.descriptors)
     method = Method(
         recipe.backbone.configured(config, layout.flatten(model), layout, descriptors),
         recipe.extractor.configured(config),

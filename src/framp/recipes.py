@@ -16,8 +16,6 @@ from framp.stage3_objective import Aligned, CrossEntropy, Objective, ThresholdGr
 class BackbonePart(Protocol):
     """A kind of backbone that can be set up from a configuration and an initial network."""
 
-    __name__: str
-
     def configured(
         self, config: Config, initial: Tensor, layout: ParameterLayout, descriptors: Descriptors | None
     ) -> Backbone:
@@ -27,7 +25,8 @@ class BackbonePart(Protocol):
 class DescriptorsPart(Protocol):
     """A kind of descriptors that can be set up from a configuration and what the clients sent."""
 
-    __name__: str
+    def from_data(self) -> bool:
+        """Return whether clients have to send features of their data."""
 
     def configured(self, config: Config, raw: Tensor) -> Descriptors:
         """Return the descriptors."""
@@ -36,16 +35,12 @@ class DescriptorsPart(Protocol):
 class ExtractorPart(Protocol):
     """A kind of extractor that can be set up from a configuration."""
 
-    __name__: str
-
     def configured(self, config: Config) -> Extractor:
         """Return the extractor."""
 
 
 class ObjectivePart(Protocol):
     """A kind of objective that can be set up from a configuration."""
-
-    __name__: str
 
     def configured(self, config: Config) -> Objective:
         """Return the objective."""
@@ -60,6 +55,19 @@ class Recipe:
     extractor: ExtractorPart
     objective: ObjectivePart
     summary: str
+
+    @property
+    def parts(self) -> tuple[str, str, str, str]:
+        """Return the names of the backbone, its descriptors ("" for none), the extractor and the objective."""
+        names = [
+            getattr(part, "__name__", "") for part in (self.backbone, self.descriptors, self.extractor, self.objective)
+        ]
+        return names[0], names[1], names[2], names[3]
+
+    @property
+    def wants_features(self) -> bool:
+        """Whether clients have to send features of their data."""
+        return self.descriptors is not None and self.descriptors.from_data()
 
 
 RECIPES: dict[str, Recipe] = {

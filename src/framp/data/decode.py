@@ -134,7 +134,7 @@ def _open(cell: Any, table: Table, column: str, row: int) -> Image.Image:
             f"row {row} of {table.where}, column '{column}', holds no image; name another column in data.image_column"
         )
     try:
-        return Image.open(io.BytesIO(value) if isinstance(value, bytes) else value)
+        return Image.open(io.BytesIO(value if isinstance(value, bytes) else Path(value).read_bytes()))
     except OSError as error:
         raise DataError(f"cannot decode the image in row {row} of {table.where}: {_one_line(error)}") from None
 

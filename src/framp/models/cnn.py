@@ -19,11 +19,13 @@ class SmallCNN(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """Encode images as 4·width features."""
-        return self.stages(images).mean(dim=(2, 3))
+        maps: Tensor = self.stages(images)
+        return maps.mean(dim=(2, 3))
 
     def head(self, features: Tensor) -> Tensor:
         """Classify features."""
-        return self.classifier(features)
+        logits: Tensor = self.classifier(features)
+        return logits
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits."""

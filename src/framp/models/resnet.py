@@ -49,11 +49,13 @@ class ResNet18(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """Encode images as 8·width features."""
-        return self.blocks(self.stem(images)).mean(dim=(2, 3))
+        maps: Tensor = self.blocks(self.stem(images))
+        return maps.mean(dim=(2, 3))
 
     def head(self, features: Tensor) -> Tensor:
         """Classify features."""
-        return self.classifier(features)
+        logits: Tensor = self.classifier(features)
+        return logits
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits."""

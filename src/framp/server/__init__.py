@@ -1,4 +1,4 @@
-"""The server's side: `round.py` is one round, `server.py` what the server knows and asks, `inbox.py` what it accepts."""
+"""The server's side: `round.py` is one round, `server.py` what it knows and asks, `inbox.py` what it accepts."""
 
 from framp.server.inbox import Inbox
 from framp.server.prototypes import GlobalPrototypes

@@ -40,7 +40,7 @@ class Registry:
 
     def budget(self, client: int) -> Budget:
         """Return a client's budget."""
-        return self.budgets[self.group[client]]
+        return self.budgets[int(self.group[client])]
 
     def sample(self, participants: int, seed: int, round: int) -> list[int]:
         """Draw a round's participants, uniformly without replacement, in time that the registry's size leaves alone."""

@@ -4,6 +4,7 @@ The features themselves are computed by the client (`framp.client.describe`); he
 training clients, because mean features of a random network are nearly alike for everybody (algorithms 7, row 24).
 """
 
+from collections.abc import Callable
 from typing import Protocol, final
 
 import torch
@@ -43,6 +44,11 @@ class Features:
             self.scale = variance.sqrt().clamp(min=1e-8).float()
         self._mean = _chunked_mean(raw, lambda rows: self.seen(rows.float())).float()
 
+    @staticmethod
+    def from_data() -> bool:
+        """Ask the clients for features."""
+        return True
+
     @classmethod
     def configured(cls, config: Config, raw: Tensor) -> "Features":
         """Standardise unless the configuration says otherwise."""
@@ -73,6 +79,11 @@ class OneHot:
     def __init__(self, clients: int) -> None:
         self.dimensions = clients
 
+    @staticmethod
+    def from_data() -> bool:
+        """Ask the clients for nothing."""
+        return False
+
     @classmethod
     def configured(cls, config: Config, raw: Tensor) -> "OneHot":
         """Take one dimension a client."""
@@ -89,7 +100,9 @@ class OneHot:
         return torch.full((self.dimensions,), 1 / self.dimensions)
 
 
-def _chunked_mean(rows, transform) -> Tensor:  # type: ignore[no-untyped-def]
+def _chunked_mean(rows: Tensor, transform: Callable[[Tensor], Tensor]) -> Tensor:
     """Average over clients in float64 without a second copy of the registry."""
-    total = sum(transform(rows[at : at + _CHUNK].double()).double().sum(dim=0) for at in range(0, len(rows), _CHUNK))
-    return total / len(rows)  # type: ignore[operator,return-value]
+    total = torch.zeros(rows.shape[1], dtype=torch.float64)
+    for start in range(0, len(rows), _CHUNK):
+        total += transform(rows[start : start + _CHUNK].double()).double().sum(dim=0)
+    return total / len(rows)

@@ -25,4 +25,4 @@ class Everything:
 
     def select(self, weights: Tensor, budget: Budget) -> None:
         """Return all entries."""
-        return None
+        return

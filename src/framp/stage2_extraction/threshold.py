@@ -47,7 +47,8 @@ def kth_magnitude(values: np.ndarray, k: int) -> np.floating:
 
 
 def _kth_largest(magnitudes: np.ndarray, k: int) -> np.floating:
-    return np.partition(magnitudes, len(magnitudes) - k)[len(magnitudes) - k]
+    found: np.floating = np.partition(magnitudes, len(magnitudes) - k)[len(magnitudes) - k]
+    return found
 
 
 def _kth_within_bracket(values: np.ndarray, k: int) -> np.floating | None:
@@ -57,7 +58,8 @@ def _kth_within_bracket(values: np.ndarray, k: int) -> np.floating | None:
     low, high = _bracket(bits, k, no_sign)
     width = high - low
 
-    above, inside = 0, []
+    above = 0
+    inside = []
     offset = np.empty(_BLOCK, dtype=integer)
     flags = np.empty(_BLOCK, dtype=bool)
     for start in range(0, len(bits), _BLOCK):
@@ -65,7 +67,7 @@ def _kth_within_bracket(values: np.ndarray, k: int) -> np.floating | None:
         here, flag = offset[: len(block)], flags[: len(block)]
         np.bitwise_and(block, no_sign, out=here)
         np.subtract(here, low, out=here)
-        above += np.count_nonzero(np.greater(here, width, out=flag))
+        above += int(np.count_nonzero(np.greater(here, width, out=flag)))
         np.less_equal(here.view(unsigned), width.view(unsigned), out=flag)  # negative offsets read as huge ones
         inside.append(here[np.flatnonzero(flag)])
     candidates = np.concatenate(inside)

@@ -64,4 +64,4 @@ class Aligned:
 
     def reparametrise(self, submodel: Submodel) -> None:
         """Show the weights as they are."""
-        return None
+        return

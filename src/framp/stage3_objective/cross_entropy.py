@@ -28,4 +28,4 @@ class CrossEntropy:
 
     def reparametrise(self, submodel: Submodel) -> None:
         """Show the weights as they are."""
-        return None
+        return

@@ -1,0 +1,107 @@
+"""The runs of a comparison: which there are, which are missing, and whether they belong together."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from framp.config import Config
+from framp.errors import RunFolderError
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a comparison."""
+
+    config: Config
+    folder: Path
+
+    @property
+    def title(self) -> str:
+        """What a reader calls it."""
+        return f"{self.config.recipe}, seed {self.config.seed}"
+
+    @property
+    def state(self) -> str:
+        """Whether it is "finished", "unfinished" or "none" so far."""
+        from framp import runs
+
+        return str(runs.status(self.folder)["state"])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a comparison, recipe by recipe."""
+
+    config: Config
+    folder: Path
+    recipes: Sequence[str]
+    seeds: Sequence[int]
+
+    @property
+    def members(self) -> list[Member]:
+        """The runs that the comparison consists of."""
+        return [self._member(recipe, seed) for recipe in self.recipes for seed in self.seeds]
+
+    def _member(self, recipe: str, seed: int) -> Member:
+        config = self.config.with_values({"recipe": recipe, "seed": seed})
+        return Member(config, self.folder / f"{recipe}-seed{seed}")
+
+    def check(self) -> None:
+        """Raise if a run in the folder has other settings or another partition than this comparison."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise RunFolderError(f"{self.folder} is a file; choose another --out")
+        if (self.folder / "config.toml").exists():
+            raise RunFolderError(f"{self.folder} holds a single run; choose another --out for a comparison")
+        found = self._existing()
+        for folder in found:
+            self._check_settings(folder)
+        missing = any(member.folder not in found for member in self.members)
+        self.check_partitions(self._expected_partition() if found and missing else None)
+
+    def check_partitions(self, expected: str | None = None) -> None:
+        """Raise if the runs in the folder were not all made over one partition."""
+        for folder in self._existing():
+            path = folder / "partition.json"
+            if not path.exists():
+                continue
+            found = str(json.loads(path.read_text(encoding="utf-8"))["sha256"])
+            expected = expected or found
+            if found != expected:
+                raise RunFolderError(
+                    f"{folder} was run over partition {found[:12]}, the others over {expected[:12]}: the data have "
+                    "changed in between; choose another --out or remove that folder"
+                )
+
+    def _existing(self) -> list[Path]:
+        return sorted(path.parent for path in self.folder.glob("*/config.toml"))
+
+    def _check_settings(self, folder: Path) -> None:
+        there = Config.from_toml(folder / "config.toml")
+        here = self.config.with_values({"recipe": there.recipe, "seed": there.seed})
+        if there.sha256() == here.sha256():
+            if folder.name == f"{there.recipe}-seed{there.seed}":
+                return
+            raise RunFolderError(f"{folder} holds {there.recipe}, seed {there.seed}; rename it or choose another --out")
+        key, was, is_now = _first_difference(there.to_dict(), here.to_dict())
+        raise RunFolderError(
+            f"{folder} was run with {key} = {was}, this comparison has {is_now}; "
+            f"choose another --out, or --set {key}={was}"
+        )
+
+    def _expected_partition(self) -> str:
+        from framp.data import load, partition
+
+        data = load(self.config.data)
+        return partition(data.train.labels, data.test.labels, data.classes, self.config.partition).sha256
+
+
+def _first_difference(there: dict[str, Any], here: dict[str, Any], prefix: str = "") -> tuple[str, str, str]:
+    for key, value in there.items():
+        if key in ("engine", "checkpoint", "name") or value == here[key]:
+            continue
+        if isinstance(value, dict):
+            return _first_difference(value, here[key], f"{key}.")
+        return prefix + key, json.dumps(value), json.dumps(here[key])
+    raise AssertionError("equal configurations")

@@ -1,0 +1,72 @@
+"""What a run folder says about its run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from framp.runs import events, results
+
+METRICS = ("final", "last10", "best")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished run: its results.json and the evaluations along the way."""
+
+    folder: Path
+    results: dict[str, Any]
+    evaluations: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Record":
+        """Read a finished run."""
+        return cls(folder, results.read(folder), list(_evaluations(folder / "metrics.jsonl")))
+
+    @property
+    def recipe(self) -> str:
+        """The method."""
+        return str(self.results["recipe"])
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.results["seed"])
+
+    @property
+    def budgets(self) -> list[str]:
+        """The names of the budgets, in the federation's order."""
+        return list(self.results["final"]["groups"])
+
+    def measures(self, metric: str = "final") -> dict[str, float]:
+        """Return accuracies by key: "local", the name of each budget, "union", as far as the metric has them."""
+        found: dict[str, Any] = self.results.get(metric) or {}
+        values = {"local": found.get("local")} | found.get("groups", {}) | {"union": found.get("union")}
+        return {key: float(value) for key, value in values.items() if value is not None}
+
+    @property
+    def bytes_down(self) -> int:
+        """All bytes sent to clients."""
+        return int(self.results["cost"]["bytes_down"])
+
+    @property
+    def bytes_up(self) -> int:
+        """All bytes sent by clients."""
+        return int(self.results["cost"]["bytes_up"])
+
+    @property
+    def seconds(self) -> float:
+        """The time that all rounds took."""
+        return float(sum(self.results["cost"]["round_seconds"]))
+
+
+def heading(measure: str) -> str:
+    """Return what a reader calls a measure: Local, 1/64, Union."""
+    return {"local": "Local", "union": "Union"}.get(measure, measure)
+
+
+def _evaluations(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the evaluations in the order of rounds; of one that was played again after a resume, the last."""
+    found = events.read(path) if path.exists() else []
+    by_round = {event["round"]: event for event in found if event["event"] == "evaluation"}
+    yield from (by_round[round] for round in sorted(by_round))
