@@ -101,7 +101,7 @@ class GenerationConfig:
     )
     head_scale: float = setting(0.1, "initial head weights, as a multiple of each layer's own scale")
     standardise: bool = setting(True, "standardise descriptors over the training clients")
-    inbox_bytes: int = setting(64 << 20, "updates kept in memory during a round; beyond that they wait on disk")
+    inbox_bytes: int = setting(16 << 20, "updates kept in memory during a round; beyond that they wait on disk")
 
 
 @dataclass(frozen=True)

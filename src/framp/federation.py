@@ -51,7 +51,9 @@ class Federation:
         self.config, self.data, self.architecture = parts.config, parts.data, parts.architecture
         self.engine = _engine(parts)
         self.registry = registry or enrol(self.config, self.engine)
-        self.server = _server(self.config, parts, self.registry)
+        dataset = self.data.dataset
+        image = dataset.train.images.shape[1:]
+        self.server = build_server(self.config, self.architecture, image, dataset.classes, self.registry)
         self.rounds_played = 0
 
     @classmethod
@@ -123,9 +125,12 @@ def _engine(parts: Parts) -> Engine:
     return Serial(Client(parts.architecture, parts.data))
 
 
-def _server(config: Config, parts: Parts, registry: Registry) -> Server:
-    recipe, dataset = find(config.recipe), parts.data.dataset
-    model = initialised(parts.architecture, config.seed)
+def build_server(
+    config: Config, architecture: Architecture, image: tuple[int, ...], classes: int, registry: Registry
+) -> Server:
+    """Set the recipe's parts up over a registry, for a network over images [C, H, W] of some shape."""
+    recipe = find(config.recipe)
+    model = initialised(architecture, config.seed)
     layout = ParameterLayout.of(model)
     descriptors = None if recipe.descriptors is None else recipe.descriptors.configured(config, registry.descriptors)
     method = Method(
@@ -133,14 +138,13 @@ def _server(config: Config, parts: Parts, registry: Registry) -> Server:
         recipe.extractor.configured(config),
         recipe.objective.configured(config),
     )
-    width = feature_width(model, dataset.train.images.shape[1:])
     training = config.training
     return Server(
         method,
         layout,
         registry,
         LocalTraining(training.steps, training.batch, training.rate, config.data.augment),
-        GlobalPrototypes(dataset.classes, width, layout.dtype, config.alignment.average == "weighted"),
+        GlobalPrototypes(classes, feature_width(model, image), layout.dtype, config.alignment.average == "weighted"),
         config.federation.participants,
         config.seed,
         config.generation.inbox_bytes,

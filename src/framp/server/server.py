@@ -101,7 +101,7 @@ class Server:
         maskable = self.layout.maskable
         weights = vector[:maskable]
         indices = self.method.extractor.select(weights, self.method.extractor.granted(budget))
-        values = weights.clone() if indices is None else weights[indices]
+        values = weights if indices is None else weights[indices]
         return Submodel(maskable, indices, values, vector[maskable:].clone())
 
     def state(self) -> dict[str, Tensor]:

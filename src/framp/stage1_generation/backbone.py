@@ -12,10 +12,10 @@ class Backbone(Protocol):
     """Holds what the server has learned, and makes full models of it."""
 
     def generate(self, client: int) -> Tensor:
-        """Return the full flat vector of one client's model."""
+        """Return the full flat vector of one client's model; it belongs to the caller."""
 
     def generate_union(self) -> Tensor:
-        """Return the full flat vector of nobody in particular: the model for the average client."""
+        """Return the full flat vector of nobody in particular, the average client's; it belongs to the caller."""
 
     def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
         """Learn from one round's updates, ordered by client id; return what is worth logging."""

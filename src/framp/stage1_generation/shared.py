@@ -27,12 +27,12 @@ class Shared:
         return cls(initial)
 
     def generate(self, client: int) -> Tensor:
-        """Return the shared vector, whoever asks."""
-        return self.vector
+        """Return a copy of the shared vector, whoever asks."""
+        return self.vector.clone()
 
     def generate_union(self) -> Tensor:
-        """Return the shared vector."""
-        return self.vector
+        """Return a copy of the shared vector."""
+        return self.vector.clone()
 
     def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
         """Move each entry by its holders' mean."""

@@ -1,0 +1,1 @@
+"""Speed and memory, as ratios inside one run. `python -m benchmarks` runs all of it."""
