@@ -35,7 +35,7 @@ def resnet_step() -> dict[str, float]:
 
 
 def registered(clients: int) -> dict[str, float]:
-    """Play rounds with some number of registered clients; return the time of one, and the memory beside the registry."""
+    """Play rounds with some number of registered clients; return a round's time and the memory beside the registry."""
     framp = server("framp", "cnn", clients)
     known = framp.registry
     own = known.descriptors.nbytes + known.group.nbytes + known.samples.nbytes

@@ -5,6 +5,7 @@ weights, and merges by the mean over the non-zero differences of each entry (alg
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from framp import rng
 from framp.budgets import Budget, assign
 from framp.config import Config, ModelConfig
 from framp.federation import build_server
-from framp.messages import Description, Task, Update
+from framp.messages import Description, Prototypes, Task, Update
 from framp.models import NamedArchitecture
 from framp.server import Registry, Server
 from framp.stage2_extraction.threshold import kth_magnitude
@@ -44,8 +45,6 @@ def answer(task: Task) -> Update:
     """Make an update without training, in the time of one pass over the values."""
     prototypes = None
     if task.objective.uses_prototypes:
-        from framp.messages import Prototypes
-
         counts = torch.zeros(10, dtype=torch.int64)
         counts[:5] = 100
         prototypes = Prototypes(torch.zeros(10, 512), counts)
@@ -93,7 +92,7 @@ def selection_figure(turns: int = 15) -> Figure:
     weights = torch.cat([tensor.flatten() for tensor in maskable(model)])
     values = weights.numpy()
     limits = {name: Budget.parse(name).limit(len(values)) for name in ("1/64", "1/16", "1/4")}
-    candidates = {"one pass": lambda: torch.max(weights)}
+    candidates: dict[str, Callable[[], object]] = {"one pass": lambda: torch.max(weights)}
     for name, limit in limits.items():
         expected = torch.topk(weights.abs(), limit).values[-1]
         if float(kth_magnitude(values, limit)) != float(expected):

@@ -120,7 +120,7 @@ class AlignmentConfig:
 class EvaluationConfig:
     """When and on what the models are evaluated."""
 
-    every: int = setting(5, "rounds between evaluations; the last ten rounds are always evaluated when tail is on")
+    every: int = setting(5, "rounds between evaluations; the last round is always evaluated")
     batch: int = setting(100, "test batch size (batch statistics depend on it)")
     sizes: list[str] = setting([], "further sizes of the Union model to evaluate, also ones never trained")
 

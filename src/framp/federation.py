@@ -50,10 +50,14 @@ class Federation:
         torch.set_num_threads(1)  # the number of threads would show in the last bits
         self.config, self.data, self.architecture = parts.config, parts.data, parts.architecture
         self.engine = _engine(parts)
-        self.registry = registry or enrol(self.config, self.engine)
         dataset = self.data.dataset
-        image = dataset.train.images.shape[1:]
-        self.server = build_server(self.config, self.architecture, image, dataset.classes, self.registry)
+        try:
+            self.registry = registry or enrol(self.config, self.engine)
+            image = dataset.train.images.shape[1:]
+            self.server = build_server(self.config, self.architecture, image, dataset.classes, self.registry)
+        except BaseException:
+            self.engine.close()
+            raise
         self.rounds_played = 0
 
     @classmethod

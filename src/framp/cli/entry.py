@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except UsageError as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "framp"
-        fail(f"{error.format_message()} See `{path} --help`.")  # type: ignore[attr-defined]
+        message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+        fail(f"{message}; see `{path} --help`")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:

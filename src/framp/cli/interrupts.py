@@ -7,16 +7,20 @@ from types import FrameType, TracebackType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOPPING = "stopping after this round; once more to abort at once"
 
 
 class Interrupts:
-    """While entered, remembers the first signal instead of dying from it."""
+    """While entered, remembers the first signal instead of dying from it.
 
-    def __init__(self, quiet: bool = False) -> None:
+    It announces so on stderr, unless somebody else does: a live display would be torn.
+    """
+
+    def __init__(self, announce: bool = True) -> None:
         self.received: int | None = None
         self.playing = False
         """Whether rounds are being played: before that there is nothing to finish, and one signal is enough."""
-        self._quiet = quiet
+        self._announce = announce
         self._before: dict[int, Any] = {}
 
     @property
@@ -50,6 +54,6 @@ class Interrupts:
             for known in SIGNALS:
                 signal.signal(known, signal.SIG_DFL)
             raise SystemExit(128 + number)
-        if not self._quiet:
+        if self._announce:
             # print() could be in the middle of another print: a signal may come at any moment.
-            os.write(2, b"\nstopping after this round; once more to abort at once\n")
+            os.write(2, f"\n{STOPPING}\n".encode())

@@ -12,7 +12,7 @@ from rich.console import Console
 from framp.report.tables import Table
 
 #: Wide enough for every table, where there is no terminal that says how wide it is.
-FILE_WIDTH = 200
+FILE_WIDTH = 1000
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,20 @@ class Output:
         """The console on which progress is shown."""
         return console(sys.stderr, self.quiet)
 
+    @property
+    def plain_progress(self) -> bool:
+        """Whether progress is shown as lines of text, not as a live display."""
+        return not self.quiet and not self.progress.is_terminal
+
     def table(self, table: Table) -> None:
         """Print a table and its notes."""
         if self.wordy:
             screen = console(sys.stdout)
             screen.print()
-            screen.print(table.to_rich())
+            picture = table.to_rich()
+            if screen.measure(picture, options=screen.options.update(width=FILE_WIDTH)).maximum > screen.width:
+                picture = table.transposed().to_rich()
+            screen.print(picture)
             for note in table.notes:
                 screen.print(note, markup=False, highlight=False, style="dim")
 

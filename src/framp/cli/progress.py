@@ -1,6 +1,6 @@
 """What a run shows while it runs: live on a terminal, a line an evaluation elsewhere."""
 
-import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from framp.cli.interrupts import STOPPING
 from framp.config import Config
 from framp.report.units import bytes_text, percent
 
@@ -16,13 +17,13 @@ from framp.report.units import bytes_text, percent
 class RunProgress:
     """Listens to a run and shows where it is."""
 
-    def __init__(self, config: Config, console: Console) -> None:
-        self._console, self._rounds = console, config.rounds
+    def __init__(self, config: Config, console: Console, should_stop: Callable[[], bool]) -> None:
+        self._console, self._rounds, self._should_stop = console, config.rounds, should_stop
+        self._title = f"{config.recipe}, seed {config.seed}"
         self._loss: float | None = None
         self._evaluation: dict[str, Any] | None = None
         self._bytes = {"down": 0, "up": 0}
         self._rejected = 0
-        self._started = time.monotonic()
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=24),
@@ -33,7 +34,7 @@ class RunProgress:
             TimeRemainingColumn(),
             console=console,
         )
-        self._task = self._progress.add_task(f"{config.recipe}, seed {config.seed}", total=config.rounds)
+        self._task = self._progress.add_task(self._title, total=config.rounds)
         self._live = Live(console=console, get_renderable=self._picture, refresh_per_second=4, transient=True)
 
     def on_event(self, event: dict[str, Any]) -> None:
@@ -52,7 +53,7 @@ class RunProgress:
         elif kind == "evaluation":
             self._evaluation = event
             if not self._console.is_terminal:
-                line = f"round {round} of {self._rounds}: {self._numbers()}"
+                line = f"{self._title}, round {round} of {self._rounds}: {self._numbers()}"
                 self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> "RunProgress":
@@ -67,7 +68,8 @@ class RunProgress:
             self._live.stop()
 
     def _picture(self) -> Group:
-        return Group(self._progress, Text(f"  {self._numbers()}", style="dim"))
+        numbers = Text(f"  {self._numbers()}", style="dim")
+        return Group(self._progress, numbers, *([Text(STOPPING, style="yellow")] if self._should_stop() else []))
 
     def _numbers(self) -> str:
         parts = [] if self._loss is None else [f"loss {self._loss:.3f}"]

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,8 @@ from framp.cli.progress import RunProgress
 from framp.config import Config
 from framp.errors import RunFolderError
 
+if TYPE_CHECKING:
+    from framp.report.record import Record
 
 Runner = Callable[[list[Any], Callable[[], bool]], Any]
 """Plays rounds until the end or until told to stop, tells listeners, and returns the outcome."""
@@ -73,7 +75,9 @@ def resume(
 
 def play(runner: Runner, config: Config, output: Output) -> Any:
     """Play a run to its end; a signal ends the program with its exit code once the state is saved."""
-    with Interrupts(output.quiet) as interrupts, RunProgress(config, output.progress) as progress:
+    interrupts = Interrupts(output.plain_progress)
+    progress = RunProgress(config, output.progress, interrupts.should_stop)
+    with interrupts, progress:
         outcome = runner([progress, interrupts], interrupts.should_stop)
     if outcome.finished:
         return outcome
@@ -87,12 +91,9 @@ def play(runner: Runner, config: Config, output: Output) -> Any:
 
 def finish(outcome: Any, config: Config, output: Output) -> None:
     """Draw the figures of a finished run and print what it has reached."""
-    from framp.report.figures import run_figures
-    from framp.report.record import Record
     from framp.report.summaries import run_table
 
-    record = Record.read(Path(outcome.folder))
-    figures = run_figures(record, record.folder / "figures")
+    record, figures = draw(Path(outcome.folder))
     table = run_table(record, config.name)
     output.table(table)
     output.files("Figures", figures)
@@ -103,3 +104,12 @@ def finish(outcome: Any, config: Config, output: Output) -> None:
     )
     value = {"finished": True, "folder": str(record.folder), "figures": [str(path) for path in figures]}
     output.last(line, value | {"results": record.results})
+
+
+def draw(folder: Path) -> "tuple[Record, list[Path]]":
+    """Draw the figures of a finished run; return what it says of itself, and the files."""
+    from framp.report.figures import run_figures
+    from framp.report.record import Record
+
+    record = Record.read(folder)
+    return record, run_figures(record, folder / "figures")

@@ -24,7 +24,7 @@ def load(name_or_path: str) -> Config:
         text = resources.files(__name__).joinpath(f"{name_or_path}.toml").read_text(encoding="utf-8")
         return Config.from_dict({"name": name_or_path} | tomllib.loads(text))
     if not name_or_path.endswith(".toml") and os.sep not in name_or_path:
-        raise ConfigError(f"{unknown('preset', name_or_path, names())}; the path of a .toml file is accepted as well")
+        raise ConfigError(f"{unknown('preset', name_or_path, names())} (the path of a .toml file is accepted as well)")
     path = Path(name_or_path).expanduser()
     config = Config.from_toml(path)
     if "name" in tomllib.loads(path.read_text(encoding="utf-8")):

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from framp.report.comparison import Comparison
 from framp.report.record import Record, heading
 from framp.report.statistics import estimate
-from framp.report.style import canvas, colour, marker, percent_axis
+from framp.report.style import canvas, colour, mark_every, marker, percent_axis, round_axis
 
 
 def comparison_figures(comparison: Comparison, folder: Path) -> list[Path]:
@@ -35,14 +35,15 @@ def _curves(axes: Axes, comparison: Comparison, key: str) -> None:
         records = [comparison.records[recipe, seed] for seed in comparison.seeds]
         rounds = _common_rounds(records)
         estimates = [estimate([_value(record, round, key) for record in records]) for round in rounds]
+        every = mark_every(len(rounds))
         means = np.array([one.mean for one in estimates])
-        axes.plot(rounds, means, label=recipe, color=colour(place), marker=marker(place), markevery=0.1)
+        axes.plot(rounds, means, label=recipe, color=colour(place), marker=marker(place), markevery=every)
         if len(comparison.seeds) > 1:
             widths = np.array([one.half_width or 0.0 for one in estimates])
             low, high = np.clip(means - widths, 0, 100), np.clip(means + widths, 0, 100)
             axes.fill_between(rounds, low, high, color=colour(place), alpha=0.18, linewidth=0)
     axes.set_title(heading(key))
-    axes.set_xlabel("round")
+    round_axis(axes)
 
 
 def _common_rounds(records: list[Record]) -> list[int]:
@@ -75,4 +76,5 @@ def _bars(axes: Axes, comparison: Comparison) -> None:
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("Local: all clients, then the clients of each budget (fraction of the full model); Union")
     percent_axis(axes)
+    axes.set_ylim(top=min(axes.get_ylim()[1], 105))  # two seeds that disagree have an interval beyond all accuracies
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))

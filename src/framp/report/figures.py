@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from framp.report.record import Record
-from framp.report.style import LOCAL, UNION, budget_colours, canvas, percent_axis
+from framp.report.style import LOCAL, UNION, budget_colours, canvas, mark_every, marker, percent_axis, round_axis
 
 
 def run_figures(record: Record, folder: Path) -> list[Path]:
@@ -18,6 +18,7 @@ def run_figures(record: Record, folder: Path) -> list[Path]:
         left, right = figure.subplots(1, 2, sharey=True)
         _local_and_union(left, record)
         _by_budget(right, record)
+        percent_axis(left)
     with canvas(folder, "clients", 6, 4, written) as figure:
         axes = figure.subplots()
         axes.set_title(f"Accuracy of each client's own model: {title}")
@@ -27,21 +28,24 @@ def run_figures(record: Record, folder: Path) -> list[Path]:
 
 def _local_and_union(axes: Axes, record: Record) -> None:
     rounds = [event["round"] for event in record.evaluations]
-    for key, label, colour, marker in (("local", "Local", LOCAL, "o"), ("union", "Union", UNION, "s")):
-        axes.plot(rounds, [100 * event[key] for event in record.evaluations], label=label, color=colour, marker=marker)
+    every = mark_every(len(rounds))
+    for key, label, colour, sign in (("local", "Local", LOCAL, "o"), ("union", "Union", UNION, "s")):
+        values = [100 * event[key] for event in record.evaluations]
+        axes.plot(rounds, values, label=label, color=colour, marker=sign, markevery=every)
     axes.set_title("All clients")
-    axes.set_xlabel("round")
-    percent_axis(axes)
+    round_axis(axes)
     axes.legend()
 
 
 def _by_budget(axes: Axes, record: Record) -> None:
     rounds = [event["round"] for event in record.evaluations]
-    for budget, colour in zip(record.budgets, budget_colours(len(record.budgets)), strict=True):
+    every = mark_every(len(rounds))
+    colours = budget_colours(len(record.budgets))
+    for place, (budget, colour) in enumerate(zip(record.budgets, colours, strict=True)):
         values = [100 * event["groups"][budget] for event in record.evaluations]
-        axes.plot(rounds, values, label=budget, color=colour, marker="o")
+        axes.plot(rounds, values, label=budget, color=colour, marker=marker(place), markevery=every)
     axes.set_title("Local, by budget")
-    axes.set_xlabel("round")
+    round_axis(axes)
     axes.legend(title="budget (fraction of model)", ncols=2)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from framp.runs.atomic import explained, temporary_name
 
@@ -18,9 +19,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LOCAL, UNION = COLOURS[0], COLOURS[1]
 #: Budgets from small to large, light to dark.
-BUDGET_MAP = "cividis_r"
+BUDGET_MAP = "viridis_r"
 
-SETTINGS: dict[str, Any] = {
+SETTINGS: Any = {  # matplotlib's type for the keys differs between its versions
     "figure.dpi": 100,
     "savefig.dpi": 160,
     "font.family": "DejaVu Sans",
@@ -69,6 +70,12 @@ def percent_axis(axes: Axes, label: str = "accuracy (%)") -> None:
     axes.set_ylim(bottom=0)
 
 
+def round_axis(axes: Axes) -> None:
+    """Let the horizontal axis count rounds."""
+    axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
 def colour(place: int) -> str:
     """Return the colour of the method at some place of a list."""
     return COLOURS[place % len(COLOURS)]
@@ -79,7 +86,12 @@ def marker(place: int) -> str:
     return MARKERS[place % len(MARKERS)]
 
 
+def mark_every(points: int) -> int:
+    """Return how many points of a curve to pass over for each one that gets a marker."""
+    return max(1, points // 10)
+
+
 def budget_colours(count: int) -> list[Any]:
     """Return a colour for each budget, from light to dark."""
     shades = matplotlib.colormaps[BUDGET_MAP]
-    return [shades(0.15 + 0.8 * place / max(count - 1, 1)) for place in range(count)]
+    return [shades(0.1 + 0.85 * place / max(count - 1, 1)) for place in range(count)]

@@ -16,8 +16,13 @@ def run_table(record: Record, name: str) -> Table:
     measures = list(record.measures("final"))
     columns = [Column("", ("metric",), left=True), *(Column(heading(key), (key,)) for key in measures)]
     best = (record.results.get("best") or {}).get("round")
+    last = min(10, len(record.evaluations))
     rows = []
-    titles = {"final": f"round {record.results['rounds']}", "last10": "mean of last 10", "best": f"best, round {best}"}
+    titles = {
+        "final": f"round {record.results['rounds']}",
+        "last10": f"mean of last {last}",
+        "best": f"best, round {best}",
+    }
     for metric, title in titles.items():
         values = record.measures(metric)
         if not values:

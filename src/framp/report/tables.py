@@ -40,12 +40,25 @@ class Table:
 
     def to_rich(self) -> RichTable:
         """Return the table for the terminal."""
-        table = RichTable(title=Text(self.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
+        headed = any(column.heading for column in self.columns)
+        title = Text(self.title, style="bold")
+        table = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=headed)
         for column in self.columns:
             table.add_column(Text(column.heading), justify="left" if column.left else "right", no_wrap=True)
         for row in self.rows:
             table.add_row(*(Text(cell.text) for cell in row))
         return table
+
+    def transposed(self) -> "Table":
+        """Return the same cells with rows and columns exchanged, for a narrow terminal."""
+        names = [row[0] for row in self.rows]
+        columns = [self.columns[0], *(Column(name.text, (name.text,)) for name in names)]
+        rows = [
+            [Cell(column.heading, (column.heading,)), *(row[place] for row in self.rows)]
+            for place, column in enumerate(self.columns)
+            if place
+        ]
+        return Table(self.title, columns, rows, self.notes)
 
     def to_markdown(self) -> str:
         """Return the table with its title and notes in Markdown."""

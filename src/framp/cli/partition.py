@@ -1,0 +1,40 @@
+"""`framp partition`: who would hold which samples, before anything is trained."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from framp.cli import options
+from framp.cli.output import Output
+
+
+def partition(
+    preset: options.Preset,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the table and the figure.")],
+    settings: options.Set = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Deal the data out as a run would, and show each client's labels, sizes and overlap of train and test."""
+    output = Output(json, quiet)
+    config = options.configured(preset, settings)
+    from framp.data import load
+    from framp.data import partition as deal
+    from framp.report.label_figure import label_figure
+    from framp.report.labels import Labels, label_table, labels_csv
+    from framp.runs.atomic import write_text
+
+    data = load(config.data)
+    shares = deal(data.train.labels, data.test.labels, data.classes, config.partition)
+    labels = Labels.of(config, data, shares)
+    labels.refuse_other(out)
+    out.mkdir(parents=True, exist_ok=True)
+    again = "run the same command again"
+    write_text(out / "partition.json", labels.to_json(shares), again)
+    write_text(out / "labels.csv", labels_csv(labels), again)
+    figures = label_figure(labels, out / "figures")
+    output.table(label_table(labels))
+    output.files("Files", [out / "partition.json", out / "labels.csv", *figures])
+    value = labels.summary() | {"folder": str(out), "figures": [str(path) for path in figures]}
+    output.last(f"partition {labels.sha256} in {out}", value)

@@ -1,0 +1,147 @@
+import csv
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from cli_support import TINY, ended, framp, spawn, wait_for_round
+
+COMPARE = ["compare", *TINY, "--recipes", "framp,fiarse", "--seeds", "0,1"]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compare") / "result"
+    assert framp(*COMPARE, "--out", folder, "--quiet").out == f"{folder / 'table.md'}\n"
+    return folder
+
+
+def _results(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.glob("*/*") if path.is_file()}
+
+
+def test_compare_leaves_runs_tables_and_figures(compared: Path) -> None:
+    names = {path.name for path in compared.iterdir()}
+    runs = {f"{recipe}-seed{seed}" for recipe in ("framp", "fiarse") for seed in (0, 1)}
+    assert names == runs | {"figures", "table.md", "table.csv", "differences.csv", "summary.json"}
+    assert {path.name for path in (compared / "figures").iterdir()} == {
+        f"{stem}.{suffix}" for stem in ("accuracy", "budgets") for suffix in ("svg", "png")
+    }
+    assert "95 % CI over 2 seeds" in (compared / "figures" / "accuracy.svg").read_text()
+
+
+def test_the_numbers_are_those_of_the_runs(compared: Path) -> None:
+    summary = json.loads((compared / "summary.json").read_text())
+    for recipe in ("framp", "fiarse"):
+        runs = [json.loads((compared / f"{recipe}-seed{seed}" / "results.json").read_text()) for seed in (0, 1)]
+        assert summary["recipes"][recipe]["local"]["values"] == [run["final"]["local"] for run in runs]
+        assert summary["recipes"][recipe]["1/16"]["values"] == [run["final"]["groups"]["1/16"] for run in runs]
+    first, second = (summary["recipes"][recipe]["union"] for recipe in ("framp", "fiarse"))
+    assert summary["differences"]["fiarse"]["union"]["mean"] == pytest.approx(second["mean"] - first["mean"])
+    with (compared / "table.csv").open() as file:
+        rows = {row["recipe"]: row for row in csv.DictReader(file)}
+    assert float(rows["fiarse"]["union_mean"]) == second["mean"]
+    assert float(rows["fiarse"]["union_half_width"]) == second["half_width"]
+
+
+def test_the_second_time_nothing_runs(compared: Path) -> None:
+    before = _results(compared)
+    result = framp(*COMPARE, "--out", compared)
+    assert result.code == 0
+    assert result.err == ""
+    assert "4 of 4 runs are there already" in result.out
+    assert "paired t-test" in result.out
+    assert _results(compared) == before
+
+
+def test_only_what_is_missing_runs(compared: Path) -> None:
+    before = _results(compared)
+    value = framp("compare", *TINY, "--recipes", "fedavg,framp", "--seeds", "0", "--out", compared, "--json").json
+    after = _results(compared)
+    assert {path: after[path] for path in before} == before
+    assert {Path(path).parent.name for path in after.keys() - before.keys()} == {"fedavg-seed0"}
+    assert value["reference"] == "fedavg"
+    assert value["recipes"]["framp"]["local"]["half_width"] is None
+    assert "no confidence interval" in (compared / "table.md").read_text()
+
+
+@pytest.mark.parametrize("metric", ["last10", "best"])
+def test_other_metrics_come_from_the_same_runs(compared: Path, metric: str) -> None:
+    value = framp(*COMPARE, "--out", compared, "--metric", metric, "--json").json
+    runs = [json.loads((compared / f"framp-seed{seed}" / "results.json").read_text()) for seed in (0, 1)]
+    assert value["recipes"]["framp"]["local"]["values"] == [run[metric]["local"] for run in runs]
+
+
+def test_runs_of_another_configuration_are_refused(compared: Path) -> None:
+    before = _results(compared)
+    other = framp(*COMPARE, "--set", "training.rate=0.2", "--out", compared)
+    other.refused("training.rate = 0.1", "0.2", "--out")
+    framp(*COMPARE, "--rounds", "3", "--out", compared).refused("rounds = 2")
+    assert _results(compared) == before
+
+
+def test_runs_over_another_partition_are_refused(compared: Path) -> None:
+    path = compared / "fiarse-seed1" / "partition.json"
+    text = path.read_text()
+    record = json.loads(text)
+    path.write_text(json.dumps(record | {"sha256": "0" * 64}))
+    try:
+        framp(*COMPARE, "--out", compared).refused("partition", "choose another --out")
+    finally:
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--recipes", "framp,fairse"], ["unknown recipe 'fairse'", "'fiarse'"]),
+        (["--recipes", ","], ["--recipes"]),
+        (["--seeds", "0,one"], ["--seeds", "one"]),
+        (["--metric", "finnal"], ["metric 'finnal'", "'final'"]),
+        (["--jobs", "0"], ["--jobs"]),
+    ],
+)
+def test_bad_arguments_are_one_line_and_leave_nothing(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    framp(*COMPARE, *arguments, "--out", tmp_path / "result").refused(*words)
+    assert not (tmp_path / "result").exists()
+
+
+def test_jobs_at_the_same_time_give_the_same_bits(compared: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    result = framp("compare", *TINY, "--recipes", "framp,fiarse", "--out", folder, "--jobs", "2", "--json")
+    assert result.code == 0, result
+    for recipe in ("framp", "fiarse"):
+        digests = {
+            json.loads((parent / f"{recipe}-seed0" / "results.json").read_text())["state_sha256"]
+            for parent in (compared, folder)
+        }
+        assert len(digests) == 1
+
+
+def test_a_job_that_fails_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    (folder / "fiarse-seed0").mkdir(parents=True)
+    (folder / "fiarse-seed0" / "mine.txt").write_text("mine")
+    arguments = ["compare", *TINY, "--recipes", "framp,fiarse", "--out", folder, "--jobs", "2", "--quiet"]
+    framp(*arguments).refused("fiarse, seed 0", "belong to no run")
+    assert (folder / "fiarse-seed0" / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupted_comparison_goes_on_where_it_stopped(jobs: str, tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    arguments = ["compare", *TINY, "--rounds", "60", "--set", "evaluation.every=30", "--recipes", "framp,fiarse"]
+    process = spawn(*arguments, "--out", folder, "--jobs", jobs)
+    wait_for_round(process, folder / "framp-seed0", 3)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    result = ended(process)
+    assert result.code == 130, result
+    assert "Traceback" not in result.err
+    assert "the same command" in result.out
+    assert not (folder / "summary.json").exists()
+    time.sleep(0.1)
+    assert not (folder / "framp-seed0" / "results.json").exists()
+    value = framp(*arguments, "--out", folder, "--json").json
+    assert set(value["recipes"]) == {"framp", "fiarse"}

@@ -1,0 +1,116 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from framp.budgets import Budget
+from framp.client import Client
+from framp.client.client import ClientData
+from framp.client.describe import describe
+from framp.client.training import train
+from framp.client.workspace import Workspace
+from framp.data import Dataset, Partition
+from framp.messages import Describe, Description, Exam, LocalTraining, Score, Submodel, Task, Update
+from framp.models import SmallCNN
+from framp.stage3_objective import CrossEntropy
+
+TRAIN = (np.array([0, 5, 2, 9]), np.array([1, 3, 4, 6, 7, 8]))
+TEST = (np.array([3, 1, 0]), np.array([2, 4]))
+
+
+def architecture() -> nn.Module:
+    return SmallCNN(1, 4, 4, "group")
+
+
+@pytest.fixture
+def data(toy_dataset: Dataset) -> ClientData:
+    return ClientData(toy_dataset, Partition(TRAIN, TEST, ""))
+
+
+def whole(seed: int = 0) -> Submodel:
+    workspace = Workspace(architecture, 4)
+    layout = workspace.layout
+    vector = 0.3 * torch.randn(layout.size, generator=torch.Generator().manual_seed(seed))
+    return Submodel(layout.maskable, None, vector[: layout.maskable], vector[layout.maskable :])
+
+
+def test_clients_find_their_own_samples(data: ClientData, toy_dataset: Dataset) -> None:
+    assert data.training(0).labels.tolist() == toy_dataset.train.labels[TRAIN[0]].tolist()
+    assert torch.equal(data.training(1).images, torch.from_numpy(toy_dataset.train.images[TRAIN[1]]))
+    assert torch.equal(data.testing(1).images, torch.from_numpy(toy_dataset.test.images[TEST[1]]))
+    everybody = data.testing(None)
+    assert torch.equal(everybody.images, torch.from_numpy(toy_dataset.test.images[[3, 1, 0, 2, 4]]))
+    assert everybody.labels.tolist() == toy_dataset.test.labels[[3, 1, 0, 2, 4]].tolist()
+
+
+def test_a_task_is_answered_with_an_update(data: ClientData) -> None:
+    task = Task(1, 1, 5, Budget.parse("1"), whole(), CrossEntropy(), LocalTraining(2, 4, 0.1), None, 0)
+    update = Client(architecture, data).answer(task)
+    assert isinstance(update, Update)
+    expected = train(task, data.training(1), Workspace(architecture, 4))
+    assert torch.equal(update.values, expected.values)
+    assert (update.client, update.token, update.loss) == (1, 5, expected.loss)
+
+
+@pytest.mark.parametrize("client", [0, 1, None])
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_an_exam_is_answered_with_a_score(data: ClientData, client: int | None, batch: int) -> None:
+    submodel = whole(3)
+    score = Client(architecture, data).answer(Exam(submodel, client, batch, ("a", "b")))
+    workspace = Workspace(architecture, 4)
+    submodel.fill(workspace.weights)
+    images, labels = data.testing(client).batch(slice(None))
+    right = int((workspace.model(images).argmax(dim=1) == labels).sum())
+    assert score == Score(("a", "b"), client, right, {0: 3, 1: 2, None: 5}[client])
+
+
+def test_an_exam_leaves_training_mode_and_keeps_no_gradient(data: ClientData) -> None:
+    client = Client(architecture, data)
+    client.workspace.model.train()
+    client.answer(Exam(whole(), 0, 2))
+    assert not client.workspace.model.training
+    assert not client.workspace.gradient.any()
+
+
+def test_batch_statistics_depend_on_the_batches_of_the_exam(data: ClientData, toy_dataset: Dataset) -> None:
+    everything = ClientData(toy_dataset, Partition((np.arange(120),), (np.arange(60),), ""))
+    client = Client(lambda: SmallCNN(1, 4, 4), everything)
+    layout = client.workspace.layout
+    vector = 0.3 * torch.randn(layout.size, generator=torch.Generator().manual_seed(0))
+    submodel = Submodel(layout.maskable, None, vector[: layout.maskable], vector[layout.maskable :])
+    for batch in (7, 60):
+        right = 0
+        submodel.fill(client.workspace.weights)
+        for start in range(0, 60, batch):
+            images, labels = everything.testing(0).batch(slice(start, start + batch))
+            right += int((client.workspace.model(images).argmax(dim=1) == labels).sum())
+        assert client.answer(Exam(submodel, 0, batch)) == Score((), 0, right, 60)
+
+
+def test_a_description_is_the_descriptor_or_merely_a_number_of_samples(data: ClientData) -> None:
+    client = Client(architecture, data)
+    answer: Any = client.answer(Describe(1, 3))
+    assert isinstance(answer, Description)
+    assert torch.equal(answer.vector, describe(data.training(1), 3))
+    assert (answer.client, answer.samples) == (1, 6)
+    answer = client.answer(Describe(0, 3, features=False))
+    assert isinstance(answer, Description)
+    assert (answer.client, answer.samples, answer.vector.numel()) == (0, 4, 0)
+
+
+def test_one_copy_of_the_model_plays_all_clients(data: ClientData) -> None:
+    built = []
+
+    def counted() -> nn.Module:
+        built.append(1)
+        return architecture()
+
+    client = Client(counted, data)
+    for number in (0, 1, 0):
+        client.answer(Exam(whole(number), number, 2))
+        client.answer(
+            Task(1, number, 0, Budget.parse("1"), whole(), CrossEntropy(), LocalTraining(1, 2, 0.1), None, 0)
+        )
+    assert len(built) == 1

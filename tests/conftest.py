@@ -1,0 +1,76 @@
+"""What several tests share: a separable toy problem, its configuration, and federations over it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+from framp.config import Config
+from framp.data import Dataset
+from framp.federation import Federation, parts_over
+from framp.models import Architecture
+
+settings.register_profile("framp", deadline=None)  # the machine may be busy with other things
+settings.load_profile("framp")
+
+MakeConfig = Callable[[dict[str, Any]], Config]
+MakeFederation = Callable[..., Federation]
+
+TOY: dict[str, Any] = {
+    "name": "toy",
+    "rounds": 3,
+    "partition.clients": 6,
+    "partition.alpha": 0.7,
+    "model.width": 4,
+    "federation.budgets": ["1/8", "1/2", "1"],
+    "federation.shares": [1 / 3, 1 / 3, 1 / 3],
+    "federation.participants": 4,
+    "training.steps": 2,
+    "training.batch": 8,
+    "generation.hidden": 8,
+    "evaluation.batch": 64,
+}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Work on one thread, as a federation does: the number of threads would show in the last bits."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def toy_dataset() -> Dataset:
+    """Grey 8x8 images of 4 classes, each a bright quadrant in noise: 120 to train on and 60 to test on."""
+    generator = np.random.default_rng(0)
+    parts = []
+    for count in (120, 60):
+        labels = np.arange(count) % 4
+        images = generator.integers(0, 120, size=(count, 1, 8, 8))
+        for image, label in zip(images, labels, strict=True):
+            row, column = 4 * (label // 2), 4 * (label % 2)
+            image[0, row : row + 4, column : column + 4] += 130
+        parts.append((images.astype(np.uint8), labels))
+    return Dataset.from_arrays("toy", *parts[0], *parts[1], classes=4)
+
+
+@pytest.fixture(scope="session")
+def toy_config() -> MakeConfig:
+    """Return the maker of configurations: the toy problem's, with some keys set otherwise."""
+    return lambda values: Config().with_values(TOY | values)
+
+
+@pytest.fixture
+def toy_federation(toy_dataset: Dataset, toy_config: MakeConfig) -> Iterator[MakeFederation]:
+    """Return the maker of federations over the toy problem; they are closed when the test is over."""
+    made: list[Federation] = []
+
+    def make(values: dict[str, Any] | None = None, architecture: Architecture | None = None) -> Federation:
+        made.append(Federation(parts_over(toy_dataset, toy_config(values or {}), architecture)))
+        return made[-1]
+
+    yield make
+    for federation in made:
+        federation.close()
