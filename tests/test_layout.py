@@ -174,7 +174,9 @@ def test_a_model_that_is_all_maskable() -> None:
     assert (layout.maskable, layout.size) == (16, 16)
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm2d(4), nn.BatchNorm1d(4), nn.InstanceNorm2d(4, track_running_stats=True)])
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm2d(4), nn.BatchNorm1d(4), nn.InstanceNorm2d(4, track_running_stats=True)]
+)
 def test_running_statistics_are_refused(layer: nn.Module) -> None:
     with pytest.raises(ModelError) as caught:
         ParameterLayout.of(nn.Sequential(nn.Linear(2, 2), nn.Sequential(layer)))

@@ -47,11 +47,11 @@ def test_each_part_of_the_name_matters() -> None:
 
 
 def test_drawing_from_a_stream_moves_no_other_one_and_no_global_generator() -> None:
-    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1]
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state(legacy=False)
     expected = rng.stream(0, 1, 2, "x").random(5)
     rng.stream(0, 1, 2, "x").random(1000)
     rng.stream(0, 1, 3, "x").random(1000)
     torch.rand(10, generator=rng.torch_generator(0, 1, 2, "x"))
     np.testing.assert_array_equal(rng.stream(0, 1, 2, "x").random(5), expected)
     assert torch.equal(torch.get_rng_state(), torch_state)
-    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)
+    np.testing.assert_equal(np.random.get_state(legacy=False), numpy_state)

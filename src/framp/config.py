@@ -101,7 +101,6 @@ class GenerationConfig:
     )
     head_scale: float = setting(0.1, "initial head weights, as a multiple of each layer's own scale")
     standardise: bool = setting(True, "standardise descriptors over the training clients")
-    inbox_bytes: int = setting(16 << 20, "updates kept in memory during a round; beyond that they wait on disk")
 
 
 @dataclass(frozen=True)
@@ -131,6 +130,7 @@ class EngineConfig:
 
     name: str = setting("serial", "one process, or one worker process a core", ("serial", "processes"))
     workers: int = setting(2, "worker processes")
+    inbox_bytes: int = setting(16 << 20, "updates that the server keeps in memory during a round; more wait on disk")
 
 
 @dataclass(frozen=True)
@@ -274,8 +274,10 @@ def _from_text(value: Any, kind: Any, key: str) -> Any:
     if kind is str:
         return value
     try:
+        if kind is float:
+            return float(value)  # TOML knows neither .5 nor 5.
         return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, ValueError):
         expected = "a list" if isinstance(kind, types.GenericAlias) else f"a value of type {kind.__name__}"
         raise ConfigError(f"{key} is '{value}'; it takes {expected}") from None
 
@@ -313,6 +315,7 @@ def _check(config: Config) -> None:
     _at_least(config, 1, "evaluation.every", "evaluation.batch", "checkpoint.every")
     _at_least(config, 0, "seed", "partition.seed", "data.image_size", "generation.head_scale", "alignment.weight")
     _at_least(config, 0, "training.rate", "generation.shared_rate", "generation.personal_rate")
+    _at_least(config, 0, "engine.inbox_bytes")
     if not config.partition.alpha > 0:
         raise ConfigError(f"partition.alpha is {config.partition.alpha}; it has to be above 0")
     federation, clients = config.federation, config.partition.clients

@@ -151,5 +151,5 @@ def build_server(
         GlobalPrototypes(classes, feature_width(model, image), layout.dtype, config.alignment.average == "weighted"),
         config.federation.participants,
         config.seed,
-        config.generation.inbox_bytes,
+        config.engine.inbox_bytes,
     )

@@ -4,22 +4,24 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cli_support import TINY, ended, framp, spawn, wait_for_round
 
-COMPARE = ["compare", *TINY, "--recipes", "framp,fiarse", "--seeds", "0,1"]
+TINY = str(Path(__file__).with_name("tiny.toml"))
+
+COMPARE = ["compare", TINY, "--recipes", "framp,fiarse", "--seeds", "0,1"]
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compared(tmp_path_factory: pytest.TempPathFactory, framp: Any) -> Path:
     folder = tmp_path_factory.mktemp("compare") / "result"
     assert framp(*COMPARE, "--out", folder, "--quiet").out == f"{folder / 'table.md'}\n"
     return folder
 
 
 def _results(folder: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in folder.glob("*/*") if path.is_file()}
+    return {str(path): path.stat().st_mtime_ns for path in folder.glob("*-seed*/*") if path.is_file()}
 
 
 def test_compare_leaves_runs_tables_and_figures(compared: Path) -> None:
@@ -46,7 +48,7 @@ def test_the_numbers_are_those_of_the_runs(compared: Path) -> None:
     assert float(rows["fiarse"]["union_half_width"]) == second["half_width"]
 
 
-def test_the_second_time_nothing_runs(compared: Path) -> None:
+def test_the_second_time_nothing_runs(compared: Path, framp: Any) -> None:
     before = _results(compared)
     result = framp(*COMPARE, "--out", compared)
     assert result.code == 0
@@ -56,9 +58,9 @@ def test_the_second_time_nothing_runs(compared: Path) -> None:
     assert _results(compared) == before
 
 
-def test_only_what_is_missing_runs(compared: Path) -> None:
+def test_only_what_is_missing_runs(compared: Path, framp: Any) -> None:
     before = _results(compared)
-    value = framp("compare", *TINY, "--recipes", "fedavg,framp", "--seeds", "0", "--out", compared, "--json").json
+    value = framp("compare", TINY, "--recipes", "fedavg,framp", "--seeds", "0", "--out", compared, "--json").json
     after = _results(compared)
     assert {path: after[path] for path in before} == before
     assert {Path(path).parent.name for path in after.keys() - before.keys()} == {"fedavg-seed0"}
@@ -68,13 +70,13 @@ def test_only_what_is_missing_runs(compared: Path) -> None:
 
 
 @pytest.mark.parametrize("metric", ["last10", "best"])
-def test_other_metrics_come_from_the_same_runs(compared: Path, metric: str) -> None:
+def test_other_metrics_come_from_the_same_runs(compared: Path, metric: str, framp: Any) -> None:
     value = framp(*COMPARE, "--out", compared, "--metric", metric, "--json").json
     runs = [json.loads((compared / f"framp-seed{seed}" / "results.json").read_text()) for seed in (0, 1)]
     assert value["recipes"]["framp"]["local"]["values"] == [run[metric]["local"] for run in runs]
 
 
-def test_runs_of_another_configuration_are_refused(compared: Path) -> None:
+def test_runs_of_another_configuration_are_refused(compared: Path, framp: Any) -> None:
     before = _results(compared)
     other = framp(*COMPARE, "--set", "training.rate=0.2", "--out", compared)
     other.refused("training.rate = 0.1", "0.2", "--out")
@@ -82,7 +84,7 @@ def test_runs_of_another_configuration_are_refused(compared: Path) -> None:
     assert _results(compared) == before
 
 
-def test_runs_over_another_partition_are_refused(compared: Path) -> None:
+def test_runs_over_another_partition_are_refused(compared: Path, framp: Any) -> None:
     path = compared / "fiarse-seed1" / "partition.json"
     text = path.read_text()
     record = json.loads(text)
@@ -103,14 +105,16 @@ def test_runs_over_another_partition_are_refused(compared: Path) -> None:
         (["--jobs", "0"], ["--jobs"]),
     ],
 )
-def test_bad_arguments_are_one_line_and_leave_nothing(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+def test_bad_arguments_are_one_line_and_leave_nothing(
+    arguments: list[str], words: list[str], tmp_path: Path, framp: Any
+) -> None:
     framp(*COMPARE, *arguments, "--out", tmp_path / "result").refused(*words)
     assert not (tmp_path / "result").exists()
 
 
-def test_jobs_at_the_same_time_give_the_same_bits(compared: Path, tmp_path: Path) -> None:
+def test_jobs_at_the_same_time_give_the_same_bits(compared: Path, tmp_path: Path, framp: Any) -> None:
     folder = tmp_path / "result"
-    result = framp("compare", *TINY, "--recipes", "framp,fiarse", "--out", folder, "--jobs", "2", "--json")
+    result = framp("compare", TINY, "--recipes", "framp,fiarse", "--out", folder, "--jobs", "2", "--json")
     assert result.code == 0, result
     for recipe in ("framp", "fiarse"):
         digests = {
@@ -120,23 +124,27 @@ def test_jobs_at_the_same_time_give_the_same_bits(compared: Path, tmp_path: Path
         assert len(digests) == 1
 
 
-def test_a_job_that_fails_is_named(tmp_path: Path) -> None:
+def test_a_job_that_fails_is_named(tmp_path: Path, framp: Any) -> None:
     folder = tmp_path / "result"
     (folder / "fiarse-seed0").mkdir(parents=True)
     (folder / "fiarse-seed0" / "mine.txt").write_text("mine")
-    arguments = ["compare", *TINY, "--recipes", "framp,fiarse", "--out", folder, "--jobs", "2", "--quiet"]
+    arguments = ["compare", TINY, "--recipes", "framp,fiarse", "--out", folder, "--jobs", "2", "--quiet"]
     framp(*arguments).refused("fiarse, seed 0", "belong to no run")
     assert (folder / "fiarse-seed0" / "mine.txt").exists()
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_an_interrupted_comparison_goes_on_where_it_stopped(jobs: str, tmp_path: Path) -> None:
+def test_an_interrupted_comparison_goes_on_where_it_stopped(
+    jobs: str,
+    tmp_path: Path,
+    framp: Any,
+) -> None:
     folder = tmp_path / "result"
-    arguments = ["compare", *TINY, "--rounds", "60", "--set", "evaluation.every=30", "--recipes", "framp,fiarse"]
-    process = spawn(*arguments, "--out", folder, "--jobs", jobs)
-    wait_for_round(process, folder / "framp-seed0", 3)
+    arguments = ["compare", TINY, "--rounds", "60", "--set", "evaluation.every=30", "--recipes", "framp,fiarse"]
+    process = framp.spawn(*arguments, "--out", folder, "--jobs", jobs)
+    framp.wait_for(process, folder / "framp-seed0", '"round": 3,')
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    result = ended(process)
+    result = framp.ended(process)
     assert result.code == 130, result
     assert "Traceback" not in result.err
     assert "the same command" in result.out

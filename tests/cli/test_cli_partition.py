@@ -1,19 +1,21 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from cli_support import TINY, framp
 
 from framp import presets
 from framp.data import label_counts, load, partition, prior_overlap
+
+TINY = str(Path(__file__).with_name("tiny.toml"))
 
 SETTINGS = ["--set", "partition.clients=100", "--set", "partition.test=independent"]
 
 
 @pytest.fixture(scope="module")
-def dealt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dealt(tmp_path_factory: pytest.TempPathFactory, framp: Any) -> Path:
     folder = tmp_path_factory.mktemp("partition") / "result"
     result = framp("partition", "digits", *SETTINGS, "--out", folder)
     assert result.code == 0
@@ -38,15 +40,14 @@ def test_the_table_holds_every_label(dealt: Path) -> None:
     assert np.allclose(overlaps, prior_overlap(found["train"], found["test"]), atol=1e-6)
 
 
-def test_json_summarises_and_the_hash_is_that_of_a_run(dealt: Path, tmp_path: Path) -> None:
+def test_json_summarises_and_the_hash_is_that_of_a_run(dealt: Path, tmp_path: Path, framp: Any) -> None:
     value = framp("partition", "digits", *SETTINGS, "--out", dealt, "--json").json
     assert value["sha256"] == json.loads((dealt / "partition.json").read_text())["sha256"]
     assert value["clients"] == 100
     assert value["train"]["total"] == 1400
     assert 0 <= value["overlap"]["min"] <= value["overlap"]["mean"] <= value["overlap"]["max"] <= 1
-    tiny = [part for part in TINY if part not in ("--rounds", "2")]
-    expected = framp("partition", *tiny, "--out", tmp_path / "deal", "--json").json["sha256"]
-    run = framp("run", *TINY, "--out", tmp_path / "run", "--json").json
+    expected = framp("partition", TINY, "--out", tmp_path / "deal", "--json").json["sha256"]
+    run = framp("run", TINY, "--out", tmp_path / "run", "--json").json
     assert run["results"]["partition_sha256"] == expected
 
 
@@ -57,6 +58,6 @@ def test_the_figure_shows_both_parts(dealt: Path) -> None:
     assert (dealt / "figures" / "labels.png").stat().st_size > 10_000
 
 
-def test_another_partition_in_the_folder_is_left_alone(dealt: Path) -> None:
+def test_another_partition_in_the_folder_is_left_alone(dealt: Path, framp: Any) -> None:
     framp("partition", "digits", "--out", dealt).refused("another partition", "--out")
     framp("partition", "digits", "--set", "partition.clients=2000", "--out", dealt).refused("partition.clients")

@@ -110,7 +110,5 @@ def test_one_copy_of_the_model_plays_all_clients(data: ClientData) -> None:
     client = Client(counted, data)
     for number in (0, 1, 0):
         client.answer(Exam(whole(number), number, 2))
-        client.answer(
-            Task(1, number, 0, Budget.parse("1"), whole(), CrossEntropy(), LocalTraining(1, 2, 0.1), None, 0)
-        )
+        client.answer(Task(1, number, 0, Budget.parse("1"), whole(), CrossEntropy(), LocalTraining(1, 2, 0.1), None, 0))
     assert len(built) == 1

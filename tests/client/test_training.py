@@ -143,7 +143,7 @@ def test_pruned_weights_are_exactly_zero_in_every_forward_pass(objective: Object
     outside[part.indices] = False
     outside[part.maskable :] = False
     seen = []
-    encode = workspace.model.stages  # type: ignore[union-attr]
+    encode = workspace.model.stages
     assert isinstance(encode, nn.Module)
     encode.register_forward_pre_hook(lambda *_: seen.append(int(workspace.weights[outside].count_nonzero())))
     update = train(task(part, objective), shard(), workspace)
@@ -194,9 +194,7 @@ def test_batches_differ_by_round_and_client_and_are_the_same_again() -> None:
 
 
 def same(one: Update, other: Update) -> bool:
-    return (
-        torch.equal(one.values, other.values) and torch.equal(one.always, other.always) and one.loss == other.loss
-    )
+    return torch.equal(one.values, other.values) and torch.equal(one.always, other.always) and one.loss == other.loss
 
 
 def test_training_is_the_same_again_whatever_the_process_did_before() -> None:

@@ -1,3 +1,5 @@
+from contextlib import closing
+
 import pytest
 import torch
 from hypothesis import given
@@ -16,22 +18,18 @@ def vector(length: int, dtype: torch.dtype, seed: int) -> Tensor:
 
 @given(st.data(), st.integers(0, 300))
 def test_memory_and_disk_give_the_same_bits(data: st.DataObject, memory: int) -> None:
-    spool = Spool(memory)
     lengths = data.draw(st.lists(st.integers(1, 20), min_size=1, max_size=6), "lengths")
-    tensors = [
-        vector(length, data.draw(st.sampled_from(DTYPES)), number) for number, length in enumerate(lengths)
-    ]
-    kept = [spool.keep(tensor) for tensor in tensors]
-    for tensor, stored in zip(tensors, kept, strict=True):
-        assert len(stored) == len(tensor)
-    for _ in range(8):  # ranges of all of them in any order
-        number = data.draw(st.integers(0, len(tensors) - 1))
-        start = data.draw(st.integers(0, len(tensors[number])))
-        stop = data.draw(st.integers(start, len(tensors[number])))
-        found = kept[number].read(start, stop)
-        assert found.dtype == tensors[number].dtype
-        assert torch.equal(found, tensors[number][start:stop])
-    spool.close()
+    tensors = [vector(length, data.draw(st.sampled_from(DTYPES)), number) for number, length in enumerate(lengths)]
+    with closing(Spool(memory)) as spool:
+        kept = [spool.keep(tensor) for tensor in tensors]
+        assert [len(stored) for stored in kept] == lengths
+        for _ in range(8):  # ranges of all of them in any order
+            number = data.draw(st.integers(0, len(tensors) - 1))
+            start = data.draw(st.integers(0, len(tensors[number])))
+            stop = data.draw(st.integers(start, len(tensors[number])))
+            found = kept[number].read(start, stop)
+            assert found.dtype == tensors[number].dtype
+            assert torch.equal(found, tensors[number][start:stop])
 
 
 def test_what_fits_stays_in_memory_and_the_rest_goes_to_disk() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from framp.budgets import FULL, Budget
 from framp.config import Config
-from framp.stage2_extraction import Everything, GlobalTopK
+from framp.stage2_extraction import Everything, Extractor, GlobalTopK
 
 
 def test_global_topk_by_hand() -> None:
@@ -49,4 +49,5 @@ def test_what_is_granted() -> None:
 
 def test_everything_is_everything() -> None:
     for name in ("1/4", "1"):
-        assert Everything().select(torch.ones(8), Budget.parse(name)) is None
+        extractor: Extractor = Everything()
+        assert extractor.select(torch.ones(8), Budget.parse(name)) is None

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from framp import presets
 from framp.cli.compare import compare
 from framp.cli.describe import config, recipes
 from framp.cli.doctor import doctor
@@ -24,7 +25,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, resume, compare, partition, recipes, config, doctor):
+PRESETS = "\n\n".join(f"Preset {name}: {presets.purpose(name)}" for name in presets.names())
+app.command(epilog=PRESETS)(run)
+for command in (resume, compare, partition, recipes, config, doctor):
     app.command()(command)
 
 

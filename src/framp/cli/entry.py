@@ -35,14 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     command = typer.main.get_command(app)
     try:
-        code = command.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        code = command.main(
+            args=None if arguments is None else list(arguments), prog_name="framp", standalone_mode=False
+        )
     except FrampError as error:
         fail(str(error))
     except UsageError as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "framp"
         message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
-        fail(f"{message}; see `{path} --help`")
+        fail(f"{message} (see `{path} --help`)")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:

@@ -6,6 +6,7 @@ is under way: full models do not pile up.
 
 import multiprocessing
 import pickle
+import signal as signals
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import final
@@ -61,7 +62,7 @@ class Processes:
             connection.close()
             process.join(timeout=5)
             if process.is_alive():
-                process.terminate()
+                process.kill()
         self._workers = []
 
 
@@ -88,6 +89,8 @@ def _receive(connection: Connection) -> Reply:
 
 
 def _work(connection: Connection, luggage: bytes) -> None:
+    for signal in (signals.SIGINT, signals.SIGTERM):  # a terminal sends them to all; the server decides when to end
+        signals.signal(signal, signals.SIG_IGN)
     torch.set_num_threads(1)
     architecture, data = pickle.loads(luggage)
     client = Client(architecture, data)

@@ -1,0 +1,207 @@
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from framp.budgets import FULL
+from framp.client.client import ClientData
+from framp.client.workspace import Workspace
+from framp.data import Dataset, partition
+from framp.engines import Processes
+from framp.errors import FrampError, ModelError
+from framp.federation import Federation
+from framp.messages import Describe, Description, LocalTraining, Message, Submodel, Task
+from framp.models import Architecture, NamedArchitecture, SmallCNN
+from framp.recipes import RECIPES
+from framp.stage3_objective import CrossEntropy
+
+MakeConfig = Callable[[dict[str, Any]], Any]
+MakeFederation = Callable[..., Federation]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An architecture that notes in a file which process built it."""
+
+    inner: Architecture
+    path: Path
+
+    def __call__(self) -> nn.Module:
+        with self.path.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return self.inner()
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Fail instead of hanging."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"still waiting after {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def data(toy_dataset: Dataset, toy_config: MakeConfig) -> ClientData:
+    shards = partition(toy_dataset.train.labels, toy_dataset.test.labels, 4, toy_config({}).partition)
+    return ClientData(toy_dataset, shards)
+
+
+@pytest.fixture(scope="module")
+def architecture(toy_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return Recorded(NamedArchitecture(toy_config({}).model, 1, 4), tmp_path_factory.mktemp("built") / "pids")
+
+
+@pytest.fixture(scope="module")
+def engine(architecture: Recorded, data: ClientData) -> Iterator[Processes]:
+    """Two workers, for all the tests that leave them alive."""
+    with closing(Processes(architecture, data, 2)) as engine:
+        yield engine
+
+
+def described(client: int) -> Message:
+    return Describe(client, 0)
+
+
+def long_task(architecture: Architecture, steps: int = 10**9) -> Task:
+    """A task that keeps a worker busy, unless told otherwise for longer than any test."""
+    layout = Workspace(architecture, 4).layout
+    part = Submodel(layout.maskable, None, torch.zeros(layout.maskable), torch.ones(layout.size - layout.maskable))
+    return Task(1, 0, 1, FULL, part, CrossEntropy(), LocalTraining(steps, 8, 0.1), None, 0)
+
+
+@pytest.mark.parametrize("recipe", sorted(RECIPES))
+def test_worker_processes_give_the_serial_engines_bits(
+    recipe: str, toy_federation: MakeFederation, engine: Processes
+) -> None:
+    serial, parallel = toy_federation({"recipe": recipe}), toy_federation({"recipe": recipe})
+    parallel.engine = engine
+    for one, other in zip(serial.train(3), parallel.train(3), strict=True):
+        assert (one.accepted, one.loss, one.bytes_up) == (other.accepted, other.loss, other.bytes_up)
+        assert serial.server.digest() == parallel.server.digest()
+    assert serial.evaluate() == parallel.evaluate()
+    parallel.engine = serial.engine  # the workers go on
+
+
+def test_every_message_is_answered_once(engine: Processes) -> None:
+    asked = [5, 0, 3, 3, 1, 2, 4] * 3
+    replies = list(engine.exchange(map(described, asked)))
+    assert Counter(reply.client for reply in replies if isinstance(reply, Description)) == Counter(asked)
+    assert list(engine.exchange([])) == []
+    assert len(list(engine.exchange([described(2)]))) == 1
+
+
+def test_messages_are_made_when_there_is_room(engine: Processes) -> None:
+    made = 0
+
+    def messages() -> Iterator[Message]:
+        nonlocal made
+        for client in (0, 1, 2, 3, 4, 5):
+            made += 1
+            yield described(client)
+
+    for received, _ in enumerate(engine.exchange(messages()), start=1):
+        assert made <= received + 2  # one a worker
+
+
+def test_the_clients_error_arrives_with_a_note(engine: Processes) -> None:
+    with pytest.raises(IndexError) as caught:
+        list(engine.exchange([described(77)]))
+    assert caught.value.__notes__ == ["while a worker answered Describe of client 77"]
+    (reply,) = engine.exchange([described(1)])
+    assert isinstance(reply, Description)
+    assert reply.client == 1
+
+
+def test_a_worker_builds_the_model_once(engine: Processes, architecture: Recorded) -> None:
+    list(engine.exchange(map(described, range(6))))
+    built = Counter(int(line) for line in architecture.path.read_text().split())
+    workers = {process.pid for process, _ in engine._workers}
+    assert {pid: built[pid] for pid in workers if pid is not None} == dict.fromkeys(workers, 1)
+    assert set(built) == workers
+
+
+@pytest.mark.xfail(strict=True, reason="what other workers were answering stays in their pipes for the next exchange")
+def test_after_an_error_the_next_exchange_gets_its_own_answers(architecture: Recorded, data: ClientData) -> None:
+    with closing(Processes(architecture, data, 2)) as engine, at_most(60):
+        list(engine.exchange([described(0), described(1)]))  # both workers are up
+        with pytest.raises(IndexError):
+            list(engine.exchange([described(77), long_task(architecture.inner, steps=300)]))
+        replies = [reply for reply in engine.exchange([described(2), described(3)]) if isinstance(reply, Description)]
+        assert sorted(reply.client for reply in replies) == [2, 3]
+
+
+def test_a_worker_that_is_killed_at_work_is_named(architecture: Recorded, data: ClientData) -> None:
+    with closing(Processes(architecture, data, 2)) as engine, at_most(60):
+        first, second = (process for process, _ in engine._workers)
+
+        def kill() -> None:
+            assert first.pid is not None
+            os.kill(first.pid, signal.SIGKILL)
+
+        def messages() -> Iterator[Message]:
+            yield long_task(architecture.inner)
+            threading.Timer(0.2, kill).start()
+            yield described(1)
+
+        with pytest.raises(FrampError) as caught:
+            list(engine.exchange(messages()))
+        assert str(caught.value) == (
+            "a worker process died, probably for want of memory; lower engine.workers, then resume the run"
+        )
+        first.join()
+        assert second.is_alive()
+    assert not second.is_alive()
+
+
+@pytest.mark.xfail(strict=True, raises=OSError, reason="sending to a dead worker is a bare BrokenPipeError")
+def test_a_worker_that_was_killed_while_idle_is_named(architecture: Recorded, data: ClientData) -> None:
+    with closing(Processes(architecture, data, 1)) as engine, at_most(60):
+        (process, _), *_ = engine._workers
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        with pytest.raises(FrampError, match="a worker process died"):
+            list(engine.exchange([described(0)]))
+
+
+@pytest.mark.parametrize("architecture", [lambda: SmallCNN(1, 4, 4), type("Local", (SmallCNN,), {})])
+def test_a_model_that_cannot_be_sent_is_named(architecture: Architecture, data: ClientData) -> None:
+    with pytest.raises(ModelError) as caught:
+        Processes(architecture, data, 1)
+    assert str(caught.value).startswith("the model cannot be sent to worker processes (")
+    assert str(caught.value).endswith(
+        "); define its class or function at the top of a module, or use the serial engine"
+    )
+    assert "\n" not in str(caught.value)
+
+
+def test_the_configuration_starts_and_ends_workers(toy_federation: MakeFederation) -> None:
+    before = set(multiprocessing.active_children())
+    with toy_federation({"engine.name": "processes", "engine.workers": 1}) as federation:
+        assert isinstance(federation.engine, Processes)
+        started = set(multiprocessing.active_children()) - before
+        assert len(started) == 1
+        federation.play_round()
+    assert not any(process.is_alive() for process in started)
+    serial = toy_federation()
+    serial.play_round()
+    assert serial.server.digest() == federation.server.digest()

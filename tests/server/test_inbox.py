@@ -1,0 +1,201 @@
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from framp.budgets import Budget
+from framp.messages import LocalTraining, Prototypes, Submodel, Task, Update
+from framp.server import Inbox
+from framp.stage3_objective import Aligned, CrossEntropy
+
+MASKABLE, ALWAYS, CLASSES, WIDTH, SAMPLES = 10, 2, 3, 4, 6
+
+
+def task(client: int, aligned: bool = True, indices: list[int] | None = None) -> Task:
+    held = [0, 3, 7] if indices is None else indices
+    part = Submodel(MASKABLE, torch.tensor(held, dtype=torch.int32), torch.ones(len(held)), torch.ones(ALWAYS))
+    objective = Aligned() if aligned else CrossEntropy()
+    return Task(5, client, 100 + client, Budget.parse("1/2"), part, objective, LocalTraining(1, 1, 0.1), None, 0)
+
+
+def prototypes(**changes: Any) -> Prototypes:
+    values: dict[str, Any] = {"vectors": torch.ones(CLASSES, WIDTH), "counts": torch.tensor([4, 0, 2])}
+    return Prototypes(**(values | changes))
+
+
+def update(client: int, **changes: Any) -> Update:
+    values: dict[str, Any] = {
+        "round": 5,
+        "client": client,
+        "token": 100 + client,
+        "values": torch.tensor([1.0, 2.0, 3.0]) * (client + 1),
+        "always": torch.tensor([0.5, -0.5]),
+        "prototypes": prototypes(),
+        "loss": 1.0 + client,
+        "seconds": 0.1,
+    }
+    return Update(**(values | changes))
+
+
+def inbox(clients: int = 3, aligned: bool = True, memory: int = 1 << 20) -> Inbox:
+    made = Inbox(memory)
+    for client in range(clients):
+        made.expect(task(client, aligned), torch.Size([CLASSES, WIDTH]) if aligned else None, SAMPLES)
+    return made
+
+
+def bad(value: float, length: int = 3) -> Tensor:
+    values = torch.ones(length)
+    values[1] = value
+    return values
+
+
+NAN, INF = float("nan"), float("inf")
+REJECTED: dict[str, list[dict[str, Any]]] = {
+    "client was not asked": [{"client": 9}, {"client": -1}],
+    "wrong round": [{"round": 4}, {"round": 6}],
+    "wrong task": [{"token": 0}, {"token": 102}],
+    "wrong shape": [
+        {"values": torch.ones(2)},
+        {"values": torch.ones(4)},
+        {"values": torch.ones(3, 1)},
+        {"values": torch.ones(MASKABLE)},
+        {"values": torch.ones(0)},
+        {"always": torch.ones(1)},
+        {"always": torch.ones(())},
+    ],
+    "wrong type": [
+        {"values": torch.ones(3).double()},
+        {"values": torch.ones(3).half()},
+        {"always": torch.ones(2).double()},
+        {"prototypes": prototypes(vectors=torch.ones(CLASSES, WIDTH).double())},
+        {"prototypes": prototypes(counts=torch.tensor([4.0, 0.0, 2.0]))},
+    ],
+    "values not finite": [
+        {"values": bad(NAN)},
+        {"values": bad(INF)},
+        {"values": bad(-INF)},
+        {"always": bad(NAN, 2)},
+        {"always": bad(INF, 2)},
+    ],
+    "prototypes missing or not asked for": [{"prototypes": None}],
+    "wrong prototype shape": [
+        {"prototypes": prototypes(vectors=torch.ones(CLASSES, WIDTH + 1))},
+        {"prototypes": prototypes(vectors=torch.ones(CLASSES + 1, WIDTH))},
+        {"prototypes": prototypes(counts=torch.tensor([6, 0]))},
+    ],
+    "prototypes not finite": [
+        {"prototypes": prototypes(vectors=torch.full((CLASSES, WIDTH), NAN))},
+        {"prototypes": prototypes(vectors=torch.full((CLASSES, WIDTH), -INF))},
+    ],
+    "implausible prototype counts": [
+        {"prototypes": prototypes(counts=torch.tensor([7, -1, 0]))},
+        {"prototypes": prototypes(counts=torch.tensor([4, 1, 2]))},
+        {"prototypes": prototypes(counts=torch.tensor([0, 0, 0]))},
+    ],
+}
+CASES = [(reason, change) for reason, changes in REJECTED.items() for change in changes]
+
+
+@pytest.mark.parametrize(("reason", "change"), CASES, ids=[f"{reason}-{list(change)}" for reason, change in CASES])
+def test_what_does_not_answer_its_task_is_rejected_and_counted(reason: str, change: dict[str, Any]) -> None:
+    box = inbox()
+    wrong = dataclasses.replace(update(1), **change)
+    assert box.objection(wrong) == reason
+    box.receive(update(0))
+    box.receive(wrong)
+    box.receive(update(2))
+    assert dict(box.rejected) == {reason: 1}
+    assert [one.client for one in box.accepted] == [0, 2]
+    assert box.bytes_up == update(0).nbytes + update(2).nbytes
+    assert box.loss == 2.0
+    box.receive(update(1))  # a right answer may still come
+    assert [one.client for one in box.accepted] == [0, 1, 2]
+    box.close()
+
+
+@pytest.mark.xfail(strict=True, reason="the sum of counts wraps around at 2^64")
+def test_counts_that_sum_up_only_because_they_overflow_are_implausible() -> None:
+    counts = torch.tensor([2**63 - 1, 2**63 - 1, 2 + SAMPLES])
+    assert inbox().objection(update(0, prototypes=prototypes(counts=counts))) == "implausible prototype counts"
+
+
+@pytest.mark.xfail(strict=True, reason="nobody looks at the loss, and one that is not a number becomes the round's")
+def test_a_loss_that_is_not_a_number_does_not_become_the_rounds() -> None:
+    box = inbox()
+    box.receive(update(0))
+    box.receive(update(1, loss=NAN))
+    assert box.loss == 1.0
+
+
+def test_prototypes_that_nobody_asked_for_are_rejected() -> None:
+    box = inbox(aligned=False)
+    assert box.objection(update(0)) == "prototypes missing or not asked for"
+    assert box.objection(update(0, prototypes=None)) is None
+
+
+def test_the_first_of_two_answers_counts() -> None:
+    box = inbox()
+    box.receive(update(1))
+    box.receive(update(1, values=torch.full((3,), 9.0), loss=50.0))
+    assert dict(box.rejected) == {"answered twice": 1}
+    assert box.accepted[0].values.read(0, 3).tolist() == [2, 4, 6]
+    assert box.loss == 2.0
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+def test_updates_come_out_by_client_with_their_own_submodels_entries(memory: int) -> None:
+    box = inbox(memory=memory)
+    for client in (2, 0, 1):
+        box.receive(update(client, prototypes=prototypes(counts=torch.tensor([client, 0, 6 - client]))))
+    assert [one.client for one in box.accepted] == [0, 1, 2]
+    for one in box.accepted:
+        assert one.maskable == MASKABLE
+        assert one.indices is not None
+        assert one.indices.read(0, 3).tolist() == [0, 3, 7]
+        assert one.values.read(0, 3).tolist() == {0: [1, 2, 3], 1: [2, 4, 6], 2: [3, 6, 9]}[one.client]
+        assert one.always.tolist() == [0.5, -0.5]
+    assert [one.counts.tolist() for one in box.prototypes] == [[0, 0, 6], [1, 0, 5], [2, 0, 4]]
+    assert box.loss == 2.0
+    assert not box.rejected
+    box.close()
+
+
+def test_bytes_by_hand() -> None:
+    box = inbox(2)
+    # down: 3 values, 2 that always travel, and a bitmap of 10 bits
+    assert box.bytes_down == 2 * (3 * 4 + 2 * 4 + 2)
+    box.receive(update(0))
+    # up: 3 values, 2 that always travel, 2 prototypes of 4 floats and 3 counts
+    assert box.bytes_up == 3 * 4 + 2 * 4 + 2 * 4 * 4 + 3 * 8
+
+
+def test_an_empty_inbox() -> None:
+    box = Inbox(0)
+    assert (box.accepted, box.prototypes, box.loss) == ([], [], None)
+    assert (box.bytes_down, box.bytes_up) == (0, 0)
+    box.close()
+
+
+def test_a_model_without_anything_that_always_travels() -> None:
+    box = Inbox(0)
+    part = Submodel(MASKABLE, None, torch.ones(MASKABLE), torch.empty(0))
+    box.expect(
+        Task(5, 0, 100, Budget.parse("1"), part, CrossEntropy(), LocalTraining(1, 1, 0.1), None, 0), None, SAMPLES
+    )
+    answer = update(0, values=torch.ones(MASKABLE), always=torch.empty(0), prototypes=None)
+    assert box.objection(answer) is None
+    box.receive(answer)
+    assert box.accepted[0].indices is None
+    box.close()
+
+
+def test_objecting_changes_nothing() -> None:
+    box = inbox()
+    check: Callable[[Update], str | None] = box.objection
+    assert check(update(0)) is None
+    assert check(update(0)) is None
+    assert box.accepted == []
