@@ -42,7 +42,8 @@ def bare_round(federation: Federation) -> None:
         for step in range(config.training.steps):
             rows = torch.arange(step * config.training.batch, (step + 1) * config.training.batch) % len(labels)
             optimiser.zero_grad()
-            F.cross_entropy(model(images[rows]), labels[rows]).backward()  # type: ignore[no-untyped-call]
+            batch = images[rows].contiguous(memory_format=torch.channels_last)
+            F.cross_entropy(model(batch), labels[rows]).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
 
 

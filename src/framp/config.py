@@ -99,7 +99,11 @@ class GenerationConfig:
         "the shared part moves by the mean over those who held an entry, or over all participants (the paper)",
         ("holders", "participants"),
     )
-    head_scale: float = setting(0.1, "initial head weights, as a multiple of each layer's own scale")
+    head_scale: float = setting(0.0, "initial head weights, as a multiple of each layer's own scale")
+    centred: bool = setting(True, "the head sees hidden features less those of the average client")
+    served_strength: float = setting(
+        1.0, "how personal the models in use are: 1 as trained, 0 the average client's; trained ones always are"
+    )
     standardise: bool = setting(True, "standardise descriptors over the training clients")
 
 

@@ -90,7 +90,7 @@ class Server:
 
     def personal(self, client: int, budget: Budget | None = None) -> Submodel:
         """Return a client's own submodel as it is now, of its own budget or of another."""
-        return self.extract(self.method.backbone.generate(client), budget or self.registry.budget(client))
+        return self.extract(self.method.backbone.serve(client), budget or self.registry.budget(client))
 
     def union(self, budget: Budget) -> Submodel:
         """Return the average client's submodel of some budget, also one never trained."""

@@ -12,7 +12,10 @@ class Backbone(Protocol):
     """Holds what the server has learned, and makes full models of it."""
 
     def generate(self, client: int) -> Tensor:
-        """Return the full flat vector of one client's model; it belongs to the caller."""
+        """Return the full flat vector of one client's model, to be trained; it belongs to the caller."""
+
+    def serve(self, client: int) -> Tensor:
+        """Return the full flat vector of the model that a client is given to use; it belongs to the caller."""
 
     def generate_union(self) -> Tensor:
         """Return the full flat vector of nobody in particular, the average client's; it belongs to the caller."""

@@ -23,14 +23,11 @@ class Generated:
         self, initial: Tensor, layout: ParameterLayout, descriptors: Descriptors, config: GenerationConfig, seed: int
     ) -> None:
         self.descriptors, self.config = descriptors, config
-        typical = float(descriptors.mean().numel() ** 0.5)
-        self.network = Hypernetwork.initialised(
-            descriptors.dimensions,
-            config.hidden,
-            initial,
-            layer_scales(initial, layout) * config.head_scale / typical,
-            rng.torch_generator(seed, rng.NOBODY, rng.NOBODY, "hypernetwork"),
-        )
+        generator = rng.torch_generator(seed, rng.NOBODY, rng.NOBODY, "hypernetwork")
+        self.network = Hypernetwork.initialised(config.hidden, initial, descriptors.mean(), config.centred, generator)
+        if config.head_scale > 0:
+            typical = self.network.features(descriptors.of(0)).norm()
+            self.network.scatter(layer_scales(initial, layout) * (config.head_scale / typical), generator)
 
     @classmethod
     def configured(
@@ -42,8 +39,12 @@ class Generated:
         return cls(initial, layout, descriptors, config.generation, config.seed)
 
     def generate(self, client: int) -> Tensor:
-        """Return ω_n = H(v_n; φ)."""
+        """Return ω_n = H(v_n; φ), to be trained."""
         return self.network.generate(self.descriptors.of(client))
+
+    def serve(self, client: int) -> Tensor:
+        """Return the model that a client is given to use: as personal as the configuration says."""
+        return self.network.generate(self.descriptors.of(client), self.config.served_strength)
 
     def generate_union(self) -> Tensor:
         """Return H of the mean descriptor."""
@@ -52,7 +53,7 @@ class Generated:
     def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
         """Move φ so that generated weights follow the trained ones; report the gain on a client's own weights."""
         descriptors = torch.stack([self.descriptors.of(update.client) for update in updates])
-        hidden = self.network.hidden(descriptors)
+        features = self.network.features(descriptors)
         self.network.learn(
             descriptors,
             blocks(updates),
@@ -60,7 +61,7 @@ class Generated:
             self.config.personal_rate,
             self.config.shared_mean == "holders",
         )
-        products = hidden @ hidden.T * (self.config.personal_rate / len(updates))
+        products = features @ features.T * (self.config.personal_rate / len(updates))
         own = products.diagonal().mean()
         others = (products.sum() - products.diagonal().sum()) / max(len(updates) * (len(updates) - 1), 1)
         return {"gain_own": float(own), "gain_others": float(others)}

@@ -1,9 +1,12 @@
 """The hypernetwork H(v; φ): descriptor → hidden → flat parameter vector (equation 2), learning in closed form.
 
-    h = ReLU(A v + a),   w = b + W h
+    f(v) = ReLU(A v + a) − ReLU(A v̄ + a),   w = b + W f(v)
+
+v̄ is the average client's descriptor, so b is exactly the average client's model, the part that everybody shares, and
+W holds what is personal. Without centring, f(v) = ReLU(A v + a), as a plain two-layer MLP has it.
 
 For participants n with Δ_n = M_n ⊙ (trained − received), the vector-Jacobian product of the linear head is exact
-without autograd: ∂W = −mean_n Δ_n h_nᵀ, ∂b = −mean_n Δ_n, ∂h_n = −Wᵀ Δ_n. The sign is that of descent: generated
+without autograd: ∂W = −mean_n Δ_n f_nᵀ, ∂b = −mean_n Δ_n, ∂f_n = −Wᵀ Δ_n. The sign is that of descent: generated
 weights move towards trained ones (algorithms 0.5). W is changed in place, row-sparse, with no buffer of its size.
 """
 
@@ -18,51 +21,74 @@ from framp.stage1_generation.updates import Block
 class Hypernetwork:
     """A two-layer MLP whose output is a whole model."""
 
-    def __init__(self, inner: Tensor, inner_bias: Tensor, head: Tensor, head_bias: Tensor) -> None:
+    def __init__(
+        self, inner: Tensor, inner_bias: Tensor, head: Tensor, head_bias: Tensor, average: Tensor, centred: bool
+    ) -> None:
         self.inner, self.inner_bias = inner, inner_bias
         self.head, self.head_bias = head, head_bias
+        self.average, self.centred = average.to(inner.dtype), centred
 
     @classmethod
     def initialised(
-        cls, dimensions: int, hidden: int, target: Tensor, scales: Tensor, generator: torch.Generator
+        cls, hidden: int, target: Tensor, average: Tensor, centred: bool, generator: torch.Generator
     ) -> "Hypernetwork":
-        """Start at a conventionally initialised network `target`, with head weights of std `scales` per entry."""
+        """Start at a conventionally initialised network `target` for everybody; W is zero."""
+        dimensions = average.numel()
         bound = dimensions**-0.5
         inner = torch.empty(hidden, dimensions, dtype=target.dtype).uniform_(-bound, bound, generator=generator)
         inner_bias = torch.empty(hidden, dtype=target.dtype).uniform_(-bound, bound, generator=generator)
-        head = torch.empty(target.numel(), hidden, dtype=target.dtype).normal_(generator=generator)
-        head *= scales.unsqueeze(1)
-        return cls(inner, inner_bias, head, target.clone())
+        head = torch.zeros(target.numel(), hidden, dtype=target.dtype)
+        return cls(inner, inner_bias, head, target.clone(), average, centred)
+
+    def scatter(self, scales: Tensor, generator: torch.Generator) -> None:
+        """Start W at random, with a standard deviation for each entry of the vector."""
+        self.head.normal_(generator=generator)
+        self.head *= scales.unsqueeze(1)
 
     def hidden(self, descriptors: Tensor) -> Tensor:
-        """Return h for one descriptor or for a row of them."""
+        """Return ReLU(A v + a) for one descriptor or for rows of them."""
         return torch.relu(descriptors.to(self.inner.dtype) @ self.inner.T + self.inner_bias)
 
-    def generate(self, descriptor: Tensor) -> Tensor:
-        """Return the flat vector of one descriptor's model."""
-        return torch.addmv(self.head_bias, self.head, self.hidden(descriptor))
+    def features(self, descriptors: Tensor) -> Tensor:
+        """Return f(v), what the head sees."""
+        hidden = self.hidden(descriptors)
+        return hidden - self.hidden(self.average) if self.centred else hidden
+
+    def generate(self, descriptor: Tensor, strength: float = 1.0) -> Tensor:
+        """Return the model of a descriptor, or one between the average client's (strength 0) and its own (1)."""
+        features = self.features(descriptor)
+        if strength != 1:
+            features = strength * features + (1 - strength) * self.features(self.average)
+        return torch.addmv(self.head_bias, self.head, features)
 
     def learn(
         self, descriptors: Tensor, blocks: Iterable[Block], shared_rate: float, personal_rate: float, by_holders: bool
     ) -> None:
-        """Take one step: the shared part (b) at its own rate, the personal part (W and the layer below) at β."""
+        """Take one step: the shared part (b) at its own rate, the personal part (W, A, a) at β."""
         participants = len(descriptors)
-        hidden = self.hidden(descriptors)
-        hidden_gradient = torch.zeros_like(hidden)
+        step = personal_rate / participants
+        features = self.features(descriptors)
+        pull = torch.zeros_like(features)  # −∂f_n = Wᵀ Δ_n, with W as it was
         for block in blocks:
             head = block.of(self.head)
-            hidden_gradient -= block.changes @ head
-            head.addmm_(block.changes.T, hidden, alpha=personal_rate / participants)
+            pull += block.changes @ head
+            head.addmm_(block.changes.T, features, alpha=step)
             block.put(self.head, head)
 
             bias = block.of(self.head_bias)
             count = torch.as_tensor(block.holders).clamp(min=1) if by_holders else participants
             bias += shared_rate * block.changes.sum(dim=0) / count
             block.put(self.head_bias, bias)
-        before_relu = hidden_gradient * (hidden > 0)
-        step = personal_rate / participants
-        self.inner -= step * before_relu.T @ descriptors.to(self.inner.dtype)
-        self.inner_bias -= step * before_relu.sum(dim=0)
+        self._learn_below(descriptors.to(self.inner.dtype), pull, step)
+
+    def _learn_below(self, descriptors: Tensor, pull: Tensor, step: float) -> None:
+        """Pass the pull on the features through the ReLU to A and a."""
+        if self.centred:
+            descriptors = torch.cat([descriptors, self.average.unsqueeze(0)])
+            pull = torch.cat([pull, -pull.sum(dim=0, keepdim=True)])
+        pull = pull * (self.hidden(descriptors) > 0)
+        self.inner += step * pull.T @ descriptors
+        self.inner_bias += step * pull.sum(dim=0)
 
     def state(self) -> dict[str, Tensor]:
         """Return φ as named tensors."""

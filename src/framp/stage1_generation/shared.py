@@ -30,6 +30,10 @@ class Shared:
         """Return a copy of the shared vector, whoever asks."""
         return self.vector.clone()
 
+    def serve(self, client: int) -> Tensor:
+        """Return a copy of the shared vector, whoever asks."""
+        return self.vector.clone()
+
     def generate_union(self) -> Tensor:
         """Return a copy of the shared vector."""
         return self.vector.clone()
