@@ -61,8 +61,16 @@ def test_a_method_that_ignores_budgets_is_examined_once_for_all_sizes(toy_federa
     assert found.union == 0.75
 
 
+def test_local_is_the_mean_over_clients_not_over_groups(toy_federation: MakeFederation) -> None:
+    values: dict[str, Any] = {"federation.budgets": ["1/8", "1"], "federation.shares": [5 / 6, 1 / 6]}
+    found = evaluate(toy_federation(values).server, Scripted(), 1, 10)
+    assert found.groups == pytest.approx({"1/8": 1.9 / 5, "1": 0.5}, abs=1e-15)
+    assert found.local == pytest.approx(2.4 / 6, abs=1e-15)
+
+
 def test_a_budget_that_nobody_has_is_no_group(toy_federation: MakeFederation) -> None:
     values: dict[str, Any] = {"federation.shares": [0.5, 0.0, 0.5]}
     found = evaluate(toy_federation(values).server, Scripted(), 1, 10)
+    assert found.local == pytest.approx(0.4, abs=1e-15)
     assert found.groups == pytest.approx({"1/8": 0.2, "1": 0.6}, abs=1e-15)
     assert list(found.union_by_size) == ["1/8", "1/2", "1"]

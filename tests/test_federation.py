@@ -144,7 +144,7 @@ def test_a_personal_model_is_zero_outside_its_submodel(toy_federation: MakeFeder
         if part.indices is not None:
             assert torch.equal(vector[: layout.maskable].nonzero().squeeze(1), part.indices.long())
             assert torch.equal(vector[part.indices], part.values)
-        full = federation.server.method.backbone.generate(client)
+        full = federation.server.method.backbone.serve(client)
         assert torch.equal(vector[layout.maskable :], full[layout.maskable :])
         assert not model.training
     smaller = layout.flatten(federation.personal_model(4, "1/8"))

@@ -102,7 +102,10 @@ class GenerationConfig:
     head_scale: float = setting(0.0, "initial head weights, as a multiple of each layer's own scale")
     centred: bool = setting(True, "the head sees hidden features less those of the average client")
     served_strength: float = setting(
-        1.0, "how personal the models in use are: 1 as trained, 0 the average client's; trained ones always are"
+        1.0, "how personal the models in use are: 1 as they are trained, 0 the average client's"
+    )
+    served_average: float = setting(
+        0.1, "models in use have the shared part's running average; this is the newest round's weight, 1 for no average"
     )
     standardise: bool = setting(True, "standardise descriptors over the training clients")
 
@@ -320,6 +323,10 @@ def _check(config: Config) -> None:
     _at_least(config, 0, "seed", "partition.seed", "data.image_size", "generation.head_scale", "alignment.weight")
     _at_least(config, 0, "training.rate", "generation.shared_rate", "generation.personal_rate")
     _at_least(config, 0, "engine.inbox_bytes")
+    for key in ("served_strength", "served_average"):
+        value = getattr(config.generation, key)
+        if not 0 <= value <= 1:
+            raise ConfigError(f"generation.{key} is {value}; it has to lie between 0 and 1")
     if not config.partition.alpha > 0:
         raise ConfigError(f"partition.alpha is {config.partition.alpha}; it has to be above 0")
     federation, clients = config.federation, config.partition.clients

@@ -152,6 +152,7 @@ def test_after_an_error_the_next_exchange_gets_its_own_answers(architecture: Rec
 def test_a_worker_that_is_killed_at_work_is_named(architecture: Recorded, data: ClientData) -> None:
     with closing(Processes(architecture, data, 2)) as engine, at_most(60):
         first, second = (process for process, _ in engine._workers)
+        list(engine.exchange([described(0), described(1)]))  # both workers are up
 
         def kill() -> None:
             assert first.pid is not None
@@ -169,6 +170,7 @@ def test_a_worker_that_is_killed_at_work_is_named(architecture: Recorded, data: 
         )
         first.join()
         assert second.is_alive()
+    second.join(timeout=30)
     assert not second.is_alive()
 
 
@@ -201,6 +203,8 @@ def test_the_configuration_starts_and_ends_workers(toy_federation: MakeFederatio
         started = set(multiprocessing.active_children()) - before
         assert len(started) == 1
         federation.play_round()
+    for process in started:
+        process.join(timeout=30)
     assert not any(process.is_alive() for process in started)
     serial = toy_federation()
     serial.play_round()

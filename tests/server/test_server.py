@@ -107,7 +107,7 @@ def test_a_round_in_which_all_is_rejected_changes_nothing(recipe: str, toy_feder
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_waiting_on_disk_changes_no_bit(recipe: str, toy_federation: MakeFederation) -> None:
     digests = [
-        merged(toy_federation({"recipe": recipe, "generation.inbox_bytes": memory}).server, 1, lambda updates: updates)
+        merged(toy_federation({"recipe": recipe, "engine.inbox_bytes": memory}).server, 1, lambda updates: updates)
         for memory in (0, 5000, 1 << 20)
     ]
     assert len(set(digests)) == 1
@@ -185,6 +185,28 @@ def test_the_longest_tasks_come_first(toy_federation: MakeFederation) -> None:
     assert sorted(few.sample(7)) == sorted(few.registry.sample(4, 0, 7))
     fractions = [few.registry.budget(client).fraction for client in few.sample(7)]
     assert fractions == sorted(fractions, reverse=True)
+
+
+def test_models_in_use_are_as_personal_as_configured_and_trained_ones_always_are(
+    toy_federation: MakeFederation,
+) -> None:
+    half = Budget.parse("1/2")
+    found: dict[float, list[torch.Tensor]] = {}
+    for strength in (0.0, 0.5, 1.0):
+        server = toy_federation({"generation.served_strength": strength}).server
+        merged(server, 1, lambda updates: updates)
+        assert server.task(0, 2, server.inbox()).submodel.values.numel() == 193
+        found[strength] = [server.personal(0, FULL).values, server.union(FULL).values]
+        trained = server.task(4, 2, server.inbox()).submodel.values
+        found[strength].append(trained)
+        assert server.personal(0, half).values.numel() == 772
+    for part in (1, 2):  # the Union model and what is trained do not depend on it
+        assert torch.equal(found[0.0][part], found[1.0][part])
+        assert torch.equal(found[0.5][part], found[1.0][part])
+    none, midway, own = (found[strength][0] for strength in (0.0, 0.5, 1.0))
+    torch.testing.assert_close(none, found[0.0][1], atol=1e-6, rtol=0)
+    torch.testing.assert_close(midway, (none + own) / 2, atol=1e-6, rtol=0)
+    assert not torch.allclose(none, own, atol=1e-5)
 
 
 def test_models_of_other_sizes(toy_federation: MakeFederation) -> None:

@@ -49,6 +49,15 @@ def test_what_is_on_disk_is_gone_when_the_spool_is_closed() -> None:
     Spool(10).close()
 
 
+def test_reading_between_two_tensors_does_not_misplace_the_second() -> None:
+    with closing(Spool(0)) as spool:
+        first = spool.keep(torch.tensor([1.0, 2.0, 3.0]))
+        assert first.read(0, 1).tolist() == [1]
+        second = spool.keep(torch.tensor([4.0, 5.0]))
+        assert first.read(0, 3).tolist() == [1, 2, 3]
+        assert second.read(0, 2).tolist() == [4, 5]
+
+
 def test_strided_and_special_values_survive_the_disk() -> None:
     spool = Spool(0)
     strided = torch.tensor([[1.0, 9.0], [-0.0, 9.0], [float("inf"), 9.0], [1e-45, 9.0]])[:, 0]

@@ -12,13 +12,23 @@ from framp.stage1_generation.updates import Block
 NAMES = ("inner.weight", "inner.bias", "head.weight", "head.bias")
 
 
-def network(dimensions: int, hidden: int, size: int, seed: int) -> Hypernetwork:
+def network(dimensions: int, hidden: int, size: int, seed: int, centred: bool = False) -> Hypernetwork:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    return Hypernetwork(draw(hidden, dimensions), draw(hidden), draw(size, hidden), draw(size))
+    return Hypernetwork(
+        draw(hidden, dimensions), draw(hidden), draw(size, hidden), draw(size), draw(dimensions), centred
+    )
+
+
+def features(network: Hypernetwork, state: dict[str, Tensor], descriptors: Tensor) -> Tensor:
+    """f(v), written out."""
+    found = torch.relu(descriptors @ state["inner.weight"].T + state["inner.bias"])
+    if network.centred:
+        found = found - torch.relu(network.average @ state["inner.weight"].T + state["inner.bias"])
+    return found
 
 
 def cut(changes: Tensor, held: Tensor, size: int, indexed: bool) -> Iterator[Block]:
@@ -36,8 +46,7 @@ def cut(changes: Tensor, held: Tensor, size: int, indexed: bool) -> Iterator[Blo
 def oracle(network: Hypernetwork, descriptors: Tensor, changes: Tensor) -> dict[str, Tensor]:
     """Autograd's gradient of -mean_n <H(v_n), Δ_n>, with the Δ_n held constant."""
     state = {name: tensor.clone().requires_grad_() for name, tensor in network.state().items()}
-    hidden = torch.relu(descriptors @ state["inner.weight"].T + state["inner.bias"])
-    generated = hidden @ state["head.weight"].T + state["head.bias"]
+    generated = features(network, state, descriptors) @ state["head.weight"].T + state["head.bias"]
     loss = -(generated * changes).sum() / len(descriptors)
     gradients = torch.autograd.grad(loss, [state[name] for name in NAMES])
     return dict(zip(NAMES, gradients, strict=True))
@@ -51,7 +60,7 @@ def problems(draw: st.DrawFn) -> tuple[Hypernetwork, Tensor, Tensor, Tensor]:
     descriptors = torch.randn(participants, dimensions, generator=generator, dtype=torch.float64)
     held = torch.rand(participants, size, generator=generator) < draw(st.sampled_from([0.1, 0.5, 1.0]))
     changes = torch.randn(participants, size, generator=generator, dtype=torch.float64) * held
-    return network(dimensions, hidden, size, seed + 1), descriptors, changes, held
+    return network(dimensions, hidden, size, seed + 1, draw(st.booleans())), descriptors, changes, held
 
 
 @given(problems(), st.integers(1, 30), st.booleans())
@@ -88,7 +97,8 @@ def test_one_participant_by_hand() -> None:
     def tensor(values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
         return torch.tensor(values, dtype=torch.float64)
 
-    made = Hypernetwork(tensor([[2], [-1]]), tensor([1, 1]), tensor([[1, 5], [-1, 5], [2, 5]]), tensor([0.5, 0, 1]))
+    head = tensor([[1, 5], [-1, 5], [2, 5]])
+    made = Hypernetwork(tensor([[2], [-1]]), tensor([1, 1]), head, tensor([0.5, 0, 1]), tensor([1]), centred=False)
     descriptor = tensor([3])
     # h = relu(2·3 + 1, -3 + 1) = (7, 0);  w = b + W h
     assert made.hidden(descriptor).tolist() == [7, 0]
@@ -102,6 +112,38 @@ def test_one_participant_by_hand() -> None:
     # Wᵀ Δ = 1·0.1 + 2·(-0.3) = -0.5 for the unit that is on:  A += β·(-0.5)·3,  a += β·(-0.5)
     torch.testing.assert_close(made.inner, tensor([[1.7], [-1.0]]), atol=1e-14, rtol=0)
     torch.testing.assert_close(made.inner_bias, tensor([0.9, 1]), atol=1e-14, rtol=0)
+
+
+def test_one_participant_by_hand_with_the_average_client_as_the_centre() -> None:
+    def tensor(values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float64)
+
+    head = tensor([[1, 5], [-1, 5], [2, 5]])
+    made = Hypernetwork(tensor([[2], [-1]]), tensor([1, 1]), head, tensor([0.5, 0, 1]), tensor([1]), centred=True)
+    descriptor = tensor([3])
+    # h(3) = (7, 0), h(1) = (3, 0), so f = (4, 0);  w = b + W f
+    assert made.features(descriptor).tolist() == [4, 0]
+    assert made.generate(descriptor).tolist() == [4.5, -4, 9]
+    assert made.generate(descriptor, strength=0.25).tolist() == [1.5, -1, 3]
+    assert made.generate(tensor([1])).tolist() == made.generate(descriptor, strength=0).tolist() == [0.5, 0, 1]
+    block = Block(torch.tensor([0, 2]), tensor([[0.1, -0.3]]), torch.ones(2, dtype=torch.float64))
+    made.learn(descriptor.unsqueeze(0), [block], shared_rate=0.5, personal_rate=0.2, by_holders=True)
+    # W += β Δ fᵀ: 0.2·0.1·4 = 0.08 and 0.2·(-0.3)·4 = -0.24
+    torch.testing.assert_close(made.head, tensor([[1.08, 5.0], [-1.0, 5.0], [1.76, 5.0]]), atol=1e-14, rtol=0)
+    torch.testing.assert_close(made.head_bias, tensor([0.55, 0, 0.85]), atol=1e-14, rtol=0)
+    # Wᵀ Δ = -0.5 pulls on h(3) and, with the other sign, on h(1):  A += β·(-0.5·3 + 0.5·1),  a += β·(-0.5 + 0.5)
+    torch.testing.assert_close(made.inner, tensor([[1.8], [-1.0]]), atol=1e-14, rtol=0)
+    torch.testing.assert_close(made.inner_bias, tensor([1, 1]), atol=1e-14, rtol=0)
+
+
+@given(problems(), st.floats(0, 1))
+def test_a_strength_lies_between_the_average_client_and_oneself(
+    problem: tuple[Hypernetwork, Tensor, Tensor, Tensor], strength: float
+) -> None:
+    network, descriptors, _, _ = problem
+    own, average = network.generate(descriptors[0]), network.generate(network.average)
+    expected = strength * own + (1 - strength) * average
+    torch.testing.assert_close(network.generate(descriptors[0], strength), expected, atol=1e-10, rtol=0)
 
 
 @given(problems())
@@ -145,11 +187,15 @@ def test_a_unit_that_is_off_learns_nothing() -> None:
 
 
 def test_the_initial_network() -> None:
-    target = torch.arange(3000, dtype=torch.float64)
+    target, average = torch.arange(3000, dtype=torch.float64), torch.ones(16)
     scales = torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64).repeat_interleave(1000)
 
     def initial(seed: int) -> Hypernetwork:
-        return Hypernetwork.initialised(16, 8, target, scales, torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        made = Hypernetwork.initialised(8, target, average, centred=True, generator=generator)
+        assert torch.equal(made.generate(torch.full((16,), 3.0)), target)  # for everybody
+        made.scatter(scales, generator)
+        return made
 
     made = initial(0)
     assert torch.equal(made.head_bias, target)

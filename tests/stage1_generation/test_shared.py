@@ -83,7 +83,7 @@ def test_everybody_gets_the_same_model() -> None:
     layout = ParameterLayout.of(SmallCNN(1, 2, 2))
     initial = torch.randn(layout.size, generator=torch.Generator().manual_seed(0))
     backbone = Shared.configured(Config(), initial.clone(), layout, None)
-    for generated in (backbone.generate(0), backbone.generate(7), backbone.generate_union()):
+    for generated in (backbone.generate(0), backbone.generate(7), backbone.serve(7), backbone.generate_union()):
         assert torch.equal(generated, initial)
 
 

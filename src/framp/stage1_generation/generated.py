@@ -44,11 +44,11 @@ class Generated:
 
     def serve(self, client: int) -> Tensor:
         """Return the model that a client is given to use: as personal as the configuration says."""
-        return self.network.generate(self.descriptors.of(client), self.config.served_strength)
+        return self.network.serve(self.descriptors.of(client), self.config.served_strength)
 
     def generate_union(self) -> Tensor:
         """Return H of the mean descriptor."""
-        return self.network.generate(self.descriptors.mean())
+        return self.network.serve(self.descriptors.mean(), 1)
 
     def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
         """Move φ so that generated weights follow the trained ones; report the gain on a client's own weights."""
@@ -61,6 +61,7 @@ class Generated:
             self.config.personal_rate,
             self.config.shared_mean == "holders",
         )
+        self.network.average_served(self.config.served_average)
         products = features @ features.T * (self.config.personal_rate / len(updates))
         own = products.diagonal().mean()
         others = (products.sum() - products.diagonal().sum()) / max(len(updates) * (len(updates) - 1), 1)

@@ -8,6 +8,9 @@ W holds what is personal. Without centring, f(v) = ReLU(A v + a), as a plain two
 For participants n with Δ_n = M_n ⊙ (trained − received), the vector-Jacobian product of the linear head is exact
 without autograd: ∂W = −mean_n Δ_n f_nᵀ, ∂b = −mean_n Δ_n, ∂f_n = −Wᵀ Δ_n. The sign is that of descent: generated
 weights move towards trained ones (algorithms 0.5). W is changed in place, row-sparse, with no buffer of its size.
+
+Models in use are made of a running average of b over the rounds: which clients happened to take part in the last round
+moves b more than one round teaches it.
 """
 
 from collections.abc import Iterable
@@ -26,6 +29,7 @@ class Hypernetwork:
     ) -> None:
         self.inner, self.inner_bias = inner, inner_bias
         self.head, self.head_bias = head, head_bias
+        self.served_bias, self.steps = head_bias.clone(), torch.zeros((), dtype=torch.int64)
         self.average, self.centred = average.to(inner.dtype), centred
 
     @classmethod
@@ -54,12 +58,14 @@ class Hypernetwork:
         hidden = self.hidden(descriptors)
         return hidden - self.hidden(self.average) if self.centred else hidden
 
-    def generate(self, descriptor: Tensor, strength: float = 1.0) -> Tensor:
-        """Return the model of a descriptor, or one between the average client's (strength 0) and its own (1)."""
-        features = self.features(descriptor)
-        if strength != 1:
-            features = strength * features + (1 - strength) * self.features(self.average)
-        return torch.addmv(self.head_bias, self.head, features)
+    def generate(self, descriptor: Tensor) -> Tensor:
+        """Return the model of a descriptor, w = b + W f(v), to be trained."""
+        return torch.addmv(self.head_bias, self.head, self.features(descriptor))
+
+    def serve(self, descriptor: Tensor, strength: float) -> Tensor:
+        """Return the model to be used: of the averaged b, between the average client's (strength 0) and its own (1)."""
+        features = strength * self.features(descriptor) + (1 - strength) * self.features(self.average)
+        return torch.addmv(self.served_bias, self.head, features)
 
     def learn(
         self, descriptors: Tensor, blocks: Iterable[Block], shared_rate: float, personal_rate: float, by_holders: bool
@@ -81,6 +87,11 @@ class Hypernetwork:
             block.put(self.head_bias, bias)
         self._learn_below(descriptors.to(self.inner.dtype), pull, step)
 
+    def average_served(self, newest: float) -> None:
+        """Let the served b follow b; the first rounds count alike until each weighs less than `newest`."""
+        self.steps += 1
+        self.served_bias.lerp_(self.head_bias, max(newest, 1 / int(self.steps)))
+
     def _learn_below(self, descriptors: Tensor, pull: Tensor, step: float) -> None:
         """Pass the pull on the features through the ReLU to A and a."""
         if self.centred:
@@ -97,4 +108,6 @@ class Hypernetwork:
             "inner.bias": self.inner_bias,
             "head.weight": self.head,
             "head.bias": self.head_bias,
+            "head.served_bias": self.served_bias,
+            "steps": self.steps,
         }
