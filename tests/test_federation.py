@@ -178,7 +178,6 @@ def test_a_network_of_the_users_own_from_arrays(recipe: str, toy_dataset: Datase
         assert isinstance(federation.personal_model(1), Own)
 
 
-@pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="exams and cross-entropy call forward")
 @pytest.mark.parametrize("recipe", ["framp", "fedavg"])
 def test_features_and_head_are_enough(recipe: str, toy_federation: MakeFederation) -> None:
     """`framp.models`: a network of the user's own needs only features(images) and head(features)."""
@@ -203,7 +202,6 @@ def test_a_budget_too_small_for_the_model_is_refused(recipe: str, toy_federation
         toy_federation({"recipe": recipe, "federation.budgets": ["1/2000", "1/2", "1"]})
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="only trained budgets are checked against the model")
 @pytest.mark.parametrize("ask", ["further size", "personal model"])
 def test_a_size_too_small_for_the_model_is_refused_as_well(ask: str, toy_federation: MakeFederation) -> None:
     def further_size() -> object:
@@ -241,7 +239,6 @@ def test_a_federation_that_cannot_be_made_leaves_no_workers(
     assert Borrowed.ended == 1
 
 
-@pytest.mark.xfail(strict=True, reason="personal_model builds its network outside fork_rng")
 def test_handing_out_a_model_leaves_the_global_generator_alone(toy_federation: MakeFederation) -> None:
     made = toy_federation()
     before = torch.get_rng_state()

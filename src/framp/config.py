@@ -92,17 +92,17 @@ class GenerationConfig:
     """Stage 1: the hypernetwork and how it learns."""
 
     hidden: int = setting(64, "width of the hidden layer, the rank of what is personal")
-    shared_rate: float = setting(1.0, "rate of the head's bias, the part of the model that everybody shares")
-    personal_rate: float = setting(0.12, "β, rate of the head's weights and the layer below: the personal part")
+    shared_rate: float = setting(2.0, "rate of the head's bias, the part of the model that everybody shares")
+    personal_rate: float = setting(0.06, "β, rate of the head's weights and the layer below: the personal part")
     shared_mean: str = setting(
-        "holders",
-        "the shared part moves by the mean over those who held an entry, or over all participants (the paper)",
-        ("holders", "participants"),
+        "participants",
+        "the shared part moves by the mean over all participants, or over those who held an entry",
+        ("participants", "holders"),
     )
     head_scale: float = setting(0.0, "initial head weights, as a multiple of each layer's own scale")
     centred: bool = setting(True, "the head sees hidden features less those of the average client")
     served_strength: float = setting(
-        1.0, "how personal the models in use are: 1 as they are trained, 0 the average client's"
+        0.5, "how personal the models in use are: 1 as they are trained, 0 the average client's"
     )
     served_average: float = setting(
         0.1, "models in use have the shared part's running average; this is the newest round's weight, 1 for no average"
@@ -114,7 +114,7 @@ class GenerationConfig:
 class AlignmentConfig:
     """Stage 3: representation alignment."""
 
-    weight: float = setting(0.7, "λ, weight of the alignment term")
+    weight: float = setting(0.1, "λ, weight of the alignment term")
     distance: str = setting("mse", "distance of batch and global prototype", ("mse", "squared", "euclidean"))
     reduction: str = setting("mean", "over the classes of a batch", ("mean", "sum"))
     average: str = setting(
@@ -292,7 +292,7 @@ def _from_text(value: Any, kind: Any, key: str) -> Any:
 def _toml_value(value: Any) -> str:
     if isinstance(value, float):
         return repr(value) if "e" not in repr(value) else f"{value:.17g}"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _to_toml(record: Any, explain: bool, section: str = "") -> str:
@@ -327,8 +327,8 @@ def _check(config: Config) -> None:
         value = getattr(config.generation, key)
         if not 0 <= value <= 1:
             raise ConfigError(f"generation.{key} is {value}; it has to lie between 0 and 1")
-    if not config.partition.alpha > 0:
-        raise ConfigError(f"partition.alpha is {config.partition.alpha}; it has to be above 0")
+    if not 0 < config.partition.alpha < float("inf"):
+        raise ConfigError(f"partition.alpha is {config.partition.alpha}; it has to be a number above 0")
     federation, clients = config.federation, config.partition.clients
     budgets = config.budgets
     for text in config.evaluation.sizes:
@@ -341,7 +341,7 @@ def _check(config: Config) -> None:
         raise ConfigError(
             f"federation.shares has {len(federation.shares)} entries for {len(budgets)} budgets; give one share each"
         )
-    if min(federation.shares) < 0 or abs(sum(federation.shares) - 1) > 1e-9:
+    if not (min(federation.shares) >= 0 and abs(sum(federation.shares) - 1) <= 1e-9):
         raise ConfigError(f"federation.shares {federation.shares} do not sum to 1")
     if federation.participants > clients:
         raise ConfigError(

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+
 from framp.budgets import Budget
 from framp.engines import Engine
 from framp.messages import Exam, Score
@@ -31,7 +33,8 @@ def evaluate(
     server: Server, engine: Engine, round: int, batch: int, further_sizes: Sequence[Budget] = ()
 ) -> Evaluation:
     """Let every client examine its own model, and the union of their test data examine the average model."""
-    trained = server.registry.budgets
+    counts = np.bincount(server.registry.group, minlength=len(server.registry.budgets))
+    trained = [budget for budget, members in zip(server.registry.budgets, counts, strict=True) if members]
     granted = server.method.extractor.granted
     sizes = {size.name: size for size in (*trained, *further_sizes)}
     distinct = {granted(size).name: granted(size) for size in sizes.values()}
@@ -55,7 +58,7 @@ def evaluate(
     return Evaluation(
         round=round,
         local=fmean(clients),
-        groups={name: fmean(members) for name, members in groups.items() if members},
+        groups={name: fmean(members) for name, members in groups.items()},
         union=fmean(by_size[budget.name] for budget in trained),
         union_by_size=by_size,
         clients=clients,

@@ -17,7 +17,7 @@ from framp.engines import Engine, Processes, Serial
 from framp.evaluation import Evaluation, evaluate
 from framp.layout import ParameterLayout
 from framp.messages import Describe, Description, LocalTraining
-from framp.models import Architecture, NamedArchitecture, feature_width, initialised
+from framp.models import Architecture, NamedArchitecture, blank, feature_width, initialised
 from framp.recipes import find
 from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server, play
 
@@ -55,6 +55,9 @@ class Federation:
             self.registry = registry or enrol(self.config, self.engine)
             image = dataset.train.images.shape[1:]
             self.server = build_server(self.config, self.architecture, image, dataset.classes, self.registry)
+            self._further_sizes = [Budget.parse(size) for size in self.config.evaluation.sizes]
+            for size in self._further_sizes:
+                self.server.require(size)
         except BaseException:
             self.engine.close()
             raise
@@ -89,14 +92,13 @@ class Federation:
 
     def evaluate(self) -> Evaluation:
         """Evaluate all clients' models and the Union model as they are now."""
-        config = self.config.evaluation
-        further = [Budget.parse(size) for size in config.sizes]
-        return evaluate(self.server, self.engine, self.rounds_played, config.batch, further)
+        batch = self.config.evaluation.batch
+        return evaluate(self.server, self.engine, self.rounds_played, batch, self._further_sizes)
 
     def personal_model(self, client: int, budget: str | None = None) -> nn.Module:
         """Return a client's own network as it is now; what is outside its submodel is zero."""
         submodel = self.server.personal(client, None if budget is None else Budget.parse(budget))
-        model = self.architecture()
+        model = blank(self.architecture)
         vector = torch.empty(self.server.layout.size, dtype=self.server.layout.dtype)
         submodel.fill(vector)
         self.server.layout.bind(model, vector)

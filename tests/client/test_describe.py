@@ -61,7 +61,6 @@ def test_the_extractor_is_the_same_for_everybody_and_follows_from_the_seed_alone
     assert not torch.equal(describe(shard(4, seed=1), 5), first)
 
 
-@pytest.mark.xfail(strict=True, reason="the extractor's layers draw their first weights outside fork_rng")
 def test_describing_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     describe(shard(4), 5)

@@ -139,7 +139,6 @@ def test_a_worker_builds_the_model_once(engine: Processes, architecture: Recorde
     assert set(built) == workers
 
 
-@pytest.mark.xfail(strict=True, reason="what other workers were answering stays in their pipes for the next exchange")
 def test_after_an_error_the_next_exchange_gets_its_own_answers(architecture: Recorded, data: ClientData) -> None:
     with closing(Processes(architecture, data, 2)) as engine, at_most(60):
         list(engine.exchange([described(0), described(1)]))  # both workers are up
@@ -174,7 +173,6 @@ def test_a_worker_that_is_killed_at_work_is_named(architecture: Recorded, data: 
     assert not second.is_alive()
 
 
-@pytest.mark.xfail(strict=True, raises=OSError, reason="sending to a dead worker is a bare BrokenPipeError")
 def test_a_worker_that_was_killed_while_idle_is_named(architecture: Recorded, data: ClientData) -> None:
     with closing(Processes(architecture, data, 1)) as engine, at_most(60):
         (process, _), *_ = engine._workers

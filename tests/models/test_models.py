@@ -36,7 +36,6 @@ def test_images_of_any_size_and_colour(name: str, height: int, width: int, chann
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-@pytest.mark.xfail(strict=True, reason="batch norm refuses one value a channel: a last batch of one small image")
 @pytest.mark.parametrize(("name", "size"), [("cnn", 4), ("resnet18", 8)])
 def test_a_last_batch_of_one_small_image_with_batch_statistics(name: str, size: int) -> None:
     model = NamedArchitecture(ModelConfig(name=name, width=4, norm="batch"), 1, 3)()

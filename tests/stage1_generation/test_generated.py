@@ -183,7 +183,6 @@ def test_with_a_head_scale_everybody_starts_near_the_initial_network_and_norms_a
     assert 0.05 < scale < 0.2  # a tenth of each layer's own scale
 
 
-@pytest.mark.xfail(strict=True, reason="client 0's features are divided by, and can be zero")
 def test_a_head_scale_with_a_single_client() -> None:
     config = Config().with_values({"generation.hidden": 5, "generation.head_scale": 0.1})
     made = Generated.configured(config, initial(), LAYOUT, Features(torch.ones(1, 7), True))

@@ -64,5 +64,6 @@ def accuracy_count(workspace: Workspace, submodel: Submodel, shard: Shard, batch
     correct = 0
     for start in range(0, len(shard), batch):
         images, labels = shard.batch(slice(start, start + batch), workspace.layout.dtype)
-        correct += int((workspace.model(images).argmax(dim=1) == labels).sum())
+        logits = workspace.model.head(workspace.model.features(images))  # type: ignore[operator]
+        correct += int((logits.argmax(dim=1) == labels).sum())
     return correct

@@ -16,15 +16,14 @@ _BATCH = 256
 def feature_extractor(channels: int, seed: int) -> nn.Module:
     """Return φ: three convolutions (32, 64, 128) with ReLU and pooling, then mean pooling; no norm, no training."""
     layers: list[nn.Module] = []
-    for outputs in (32, 64, DIMENSIONS):
-        layers += [nn.Conv2d(channels, outputs, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
-        channels = outputs
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.number(seed, rng.NOBODY, rng.NOBODY, "feature extractor"))
-        for layer in layers:
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight)
-                nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+        for outputs in (32, 64, DIMENSIONS):
+            convolution = nn.Conv2d(channels, outputs, 3, padding=1)
+            nn.init.kaiming_normal_(convolution.weight)
+            nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
+            layers += [convolution, nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
+            channels = outputs
     return nn.Sequential(*layers)
 
 

@@ -3,15 +3,14 @@
 import torch
 
 from framp.layout import ParameterLayout
-from framp.models import Architecture
+from framp.models import Architecture, blank
 
 
 class Workspace:
     """A model whose parameters and gradients are views of two flat vectors."""
 
     def __init__(self, architecture: Architecture, classes: int) -> None:
-        with torch.random.fork_rng(devices=[]):
-            self.model = architecture()
+        self.model = blank(architecture)
         self.classes = classes
         self.layout = ParameterLayout.of(self.model)
         self.weights = torch.zeros(self.layout.size, dtype=self.layout.dtype)

@@ -4,6 +4,7 @@ Replies are the same bits as the serial engine's, in another order. At most one 
 is under way: full models do not pile up.
 """
 
+import contextlib
 import multiprocessing
 import pickle
 import signal as signals
@@ -18,6 +19,8 @@ from framp.client.client import ClientData
 from framp.errors import FrampError, ModelError
 from framp.messages import Message, Reply
 from framp.models import Architecture
+
+_DIED = "a worker process died, probably for want of memory; lower engine.workers, then resume the run"
 
 
 @final
@@ -45,16 +48,19 @@ class Processes:
         """Answer messages as workers become free; the stream's order decides who is served first."""
         stream = iter(messages)
         busy: set[Connection] = set()
-        for _, connection in self._workers:
-            if not _send_next(stream, connection, busy):
-                break
-        while busy:
-            for ready in wait(list(busy)):
-                assert isinstance(ready, Connection)
-                reply = _receive(ready)
-                busy.discard(ready)
-                _send_next(stream, ready, busy)
-                yield reply
+        try:
+            for _, connection in self._workers:
+                if not _send_next(stream, connection, busy):
+                    break
+            while busy:
+                for ready in wait(list(busy)):
+                    assert isinstance(ready, Connection)
+                    busy.discard(ready)
+                    reply = _receive(ready)
+                    _send_next(stream, ready, busy)
+                    yield reply
+        finally:
+            _drain(busy)
 
     def close(self) -> None:
         """End the workers."""
@@ -70,18 +76,26 @@ def _send_next(stream: Iterator[Message], connection: Connection, busy: set[Conn
     message = next(stream, None)
     if message is None:
         return False
-    connection.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+    try:
+        connection.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+    except OSError:
+        raise FrampError(_DIED) from None
     busy.add(connection)
     return True
+
+
+def _drain(busy: set[Connection]) -> None:
+    """Wait for the replies that nobody will read, so that the next exchange gets its own."""
+    for connection in busy:
+        with contextlib.suppress(EOFError, OSError):
+            connection.recv_bytes()
 
 
 def _receive(connection: Connection) -> Reply:
     try:
         reply = pickle.loads(connection.recv_bytes())
     except (EOFError, OSError):
-        raise FrampError(
-            "a worker process died, probably for want of memory; lower engine.workers, then resume the run"
-        ) from None
+        raise FrampError(_DIED) from None
     if isinstance(reply, BaseException):
         raise reply
     answer: Reply = reply
@@ -103,5 +117,13 @@ def _work(connection: Connection, luggage: bytes) -> None:
             reply: object = client.answer(message)
         except Exception as error:
             error.add_note(f"while a worker answered {type(message).__name__} of client {message.client}")
-            reply = error
+            reply = error if _travels(error) else FrampError(f"{type(error).__name__}: {error}")
         connection.send_bytes(pickle.dumps(reply, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def _travels(error: Exception) -> bool:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return False
+    return True

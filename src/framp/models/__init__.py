@@ -33,6 +33,12 @@ class NamedArchitecture:
         return NETWORKS[self.config.name](self.channels, self.classes, self.config.width, self.config.norm)
 
 
+def blank(architecture: Architecture) -> nn.Module:
+    """Build the network for its shape alone, leaving torch's global generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        return architecture()
+
+
 def initialised(architecture: Architecture, seed: int) -> nn.Module:
     """Build the network with the parameters that `seed` stands for, leaving torch's global generator as it was."""
     with torch.random.fork_rng(devices=[]):
@@ -66,6 +72,7 @@ __all__ = [
     "NamedArchitecture",
     "ResNet18",
     "SmallCNN",
+    "blank",
     "feature_width",
     "initialised",
 ]

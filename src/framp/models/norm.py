@@ -1,16 +1,29 @@
 """Normalisation layers that keep no running statistics: those could be neither generated nor merged."""
 
-from torch import nn
+from torch import Tensor, nn
 
 from framp.errors import ConfigError, unknown
 
 GROUPS = 2
 
 
+class BatchNorm(nn.BatchNorm2d):
+    """Batch norm on batch statistics, also at test time; of a single value a channel the bias is left."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, track_running_stats=False)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Normalise feature maps."""
+        if maps.shape[0] * maps.shape[2] * maps.shape[3] == 1:
+            return 0 * maps + self.bias.view(1, -1, 1, 1)
+        return super().forward(maps)
+
+
 def norm(kind: str, channels: int) -> nn.Module:
     """Return batch norm on batch statistics (also at test time), or group norm."""
     if kind == "batch":
-        return nn.BatchNorm2d(channels, track_running_stats=False)
+        return BatchNorm(channels)
     if kind == "group":
         return nn.GroupNorm(GROUPS if channels % GROUPS == 0 else 1, channels)
     raise ConfigError(unknown("norm", kind, ("batch", "group")))

@@ -3,6 +3,7 @@
 The rest is merged as if the rejected ones had never been sampled.
 """
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -90,6 +91,8 @@ class Inbox:
             return "wrong type"
         if not (_finite(update.values) and _finite(update.always)):
             return "values not finite"
+        if not math.isfinite(update.loss):
+            return "loss not finite"
         return self._prototype_objection(update.prototypes, expected)
 
     @staticmethod
@@ -103,7 +106,7 @@ class Inbox:
             return "wrong type"
         if not _finite(vectors):
             return "prototypes not finite"
-        if bool((counts < 0).any()) or int(counts.sum()) != expected.samples:
+        if bool(((counts < 0) | (counts > expected.samples)).any()) or int(counts.sum()) != expected.samples:
             return "implausible prototype counts"
         return None
 

@@ -45,11 +45,17 @@ class Server:
         self.training, self.prototypes = training, prototypes
         self.participants, self.seed, self._inbox_memory = participants, seed, inbox_memory
         for budget in registry.budgets:
-            if method.extractor.granted(budget).limit(layout.maskable) < 1:
-                raise BudgetError(
-                    f"budget {budget.name} of a model with {layout.maskable} parameters holds none of them; "
-                    "raise the budget or model.width"
-                )
+            self.require(budget)
+
+    def require(self, budget: Budget) -> Budget:
+        """Return what the method grants for a budget, or raise if a submodel of it would be empty."""
+        granted = self.method.extractor.granted(budget)
+        if granted.limit(self.layout.maskable) < 1:
+            raise BudgetError(
+                f"budget {budget.name} of a model with {self.layout.maskable} parameters holds none of them; "
+                "raise the budget or model.width"
+            )
+        return granted
 
     def sample(self, round: int) -> list[int]:
         """Draw the round's participants; the longest tasks come first."""
@@ -100,7 +106,7 @@ class Server:
         """Cut the submodel that a budget allows out of a full vector."""
         maskable = self.layout.maskable
         weights = vector[:maskable]
-        indices = self.method.extractor.select(weights, self.method.extractor.granted(budget))
+        indices = self.method.extractor.select(weights, self.require(budget))
         values = weights if indices is None else weights[indices]
         return Submodel(maskable, indices, values, vector[maskable:].clone())
 

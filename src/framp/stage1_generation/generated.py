@@ -26,7 +26,7 @@ class Generated:
         generator = rng.torch_generator(seed, rng.NOBODY, rng.NOBODY, "hypernetwork")
         self.network = Hypernetwork.initialised(config.hidden, initial, descriptors.mean(), config.centred, generator)
         if config.head_scale > 0:
-            typical = self.network.features(descriptors.of(0)).norm()
+            typical = self.network.hidden(descriptors.of(0)).norm()
             self.network.scatter(layer_scales(initial, layout) * (config.head_scale / typical), generator)
 
     @classmethod

@@ -24,7 +24,7 @@ DISTANCES = ("mse", "squared", "euclidean")
 class Aligned:
     """Cross-entropy plus λ times the distance of the batch's class means from the global prototypes."""
 
-    weight: float = 0.7
+    weight: float = 0.1
     distance: str = "mse"
     reduction: str = "mean"
     uses_prototypes: ClassVar[bool] = True

@@ -24,7 +24,7 @@ class CrossEntropy:
 
     def loss(self, model: nn.Module, images: Tensor, labels: Tensor, prototypes: Prototypes | None) -> Tensor:
         """Return the cross-entropy of a batch."""
-        return F.cross_entropy(model(images), labels)
+        return F.cross_entropy(model.head(model.features(images)), labels)  # type: ignore[operator]
 
     def reparametrise(self, submodel: Submodel) -> None:
         """Show the weights as they are."""

@@ -51,7 +51,7 @@ class ThresholdGradient:
 
     def loss(self, model: nn.Module, images: Tensor, labels: Tensor, prototypes: Prototypes | None) -> Tensor:
         """Return the cross-entropy of a batch."""
-        return F.cross_entropy(model(images), labels)
+        return F.cross_entropy(model.head(model.features(images)), labels)  # type: ignore[operator]
 
     def reparametrise(self, submodel: Submodel) -> Threshold:
         """Take θ from the smallest magnitude that was received."""
