@@ -96,10 +96,10 @@ def test_a_bracket_that_misses_changes_nothing(rank: tuple[float, float], monkey
     values = large("heavy ties", np.float32)
     asked = []
 
-    def wrong(bits: np.ndarray, k: int, no_sign: int) -> tuple[np.integer, np.integer]:
+    def wrong(values: np.ndarray, k: int) -> tuple[np.floating, np.floating]:
         asked.append(k)
-        magnitudes = np.sort(bits & no_sign)
-        low, high = (magnitudes[int(share * (len(bits) - 1))] for share in rank)
+        magnitudes = np.sort(np.abs(values))
+        low, high = (magnitudes[int(share * (len(values) - 1))] for share in rank)
         return low, high
 
     monkeypatch.setattr(threshold, "_bracket", wrong)

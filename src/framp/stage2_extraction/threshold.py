@@ -1,9 +1,8 @@
 """Exact selection of the k entries of largest magnitude, at a few passes over the memory (equation 3).
 
-Magnitudes are compared as the integers that their bits spell, which order alike. A random sample brackets the k-th;
-one pass counts what lies above the bracket and collects what lies inside; the exact threshold θ is found among those
-few. Blocks stay in the processor's cache. Should the bracket miss, the whole vector is partitioned: the answer is
-always exact.
+A random sample brackets the k-th magnitude; one pass counts what lies above the bracket and collects what lies inside;
+the exact threshold θ is found among those few. Blocks stay in the processor's cache. Should the bracket miss, the whole
+vector is partitioned: the answer is always exact.
 """
 
 import numpy as np
@@ -52,36 +51,35 @@ def _kth_largest(magnitudes: np.ndarray, k: int) -> np.floating:
 
 
 def _kth_within_bracket(values: np.ndarray, k: int) -> np.floating | None:
-    integer = np.dtype(f"i{values.dtype.itemsize}")
-    unsigned = np.dtype(f"u{values.dtype.itemsize}")
-    bits, no_sign = values.view(integer), np.iinfo(integer).max
-    low, high = _bracket(bits, k, no_sign)
-    width = high - low
-
+    low, high = _bracket(values, k)
+    few = 32 * k <= len(values)  # then the entries above the bracket are cheaper to collect than to tell apart
     above = 0
     inside = []
-    offset = np.empty(_BLOCK, dtype=integer)
-    flags = np.empty(_BLOCK, dtype=bool)
-    for start in range(0, len(bits), _BLOCK):
-        block = bits[start : start + _BLOCK]
-        here, flag = offset[: len(block)], flags[: len(block)]
-        np.bitwise_and(block, no_sign, out=here)
-        np.subtract(here, low, out=here)
-        above += int(np.count_nonzero(np.greater(here, width, out=flag)))
-        np.less_equal(here.view(unsigned), width.view(unsigned), out=flag)  # negative offsets read as huge ones
-        inside.append(here[np.flatnonzero(flag)])
+    magnitudes = np.empty(_BLOCK, dtype=values.dtype)
+    flags, higher = np.empty(_BLOCK, dtype=bool), np.empty(_BLOCK, dtype=bool)
+    for start in range(0, len(values), _BLOCK):
+        block = values[start : start + _BLOCK]
+        magnitude, flag = magnitudes[: len(block)], flags[: len(block)]
+        np.abs(block, out=magnitude)
+        np.greater_equal(magnitude, low, out=flag)
+        if not few:
+            over = np.greater(magnitude, high, out=higher[: len(block)])
+            above += int(np.count_nonzero(over))
+            np.not_equal(flag, over, out=flag)
+        inside.append(magnitude[np.flatnonzero(flag)])
     candidates = np.concatenate(inside)
+    if few:
+        within = candidates <= high
+        above = len(candidates) - int(np.count_nonzero(within))
+        candidates = candidates[within]
     rank = k - above
-    if not 1 <= rank <= len(candidates):
-        return None
-    found: np.floating = (_kth_largest(candidates, rank) + low).view(values.dtype)
-    return found
+    return _kth_largest(candidates, rank) if 1 <= rank <= len(candidates) else None
 
 
-def _bracket(bits: np.ndarray, k: int, no_sign: int) -> tuple[np.integer, np.integer]:
-    """Return two magnitudes, as integers, that hold the k-th largest between them unless chance has it otherwise."""
-    positions = np.random.Generator(np.random.Philox(key=len(bits))).integers(0, len(bits), _SAMPLE)
-    sample = np.sort(bits[positions] & no_sign)
-    share = 1 - k / len(bits)
+def _bracket(values: np.ndarray, k: int) -> tuple[np.floating, np.floating]:
+    """Return two magnitudes that hold the k-th largest between them unless chance has it otherwise."""
+    positions = np.random.Generator(np.random.Philox(key=len(values))).integers(0, len(values), _SAMPLE)
+    sample = np.sort(np.abs(values[positions]))
+    share = 1 - k / len(values)
     centre, spread = share * _SAMPLE, _DEVIATIONS * np.sqrt(share * (1 - share) * _SAMPLE) + _DEVIATIONS
     return sample[max(int(centre - spread), 0)], sample[min(int(centre + spread), _SAMPLE - 1)]
