@@ -124,8 +124,8 @@ def test_one_participant_by_hand_with_the_average_client_as_the_centre() -> None
     # h(3) = (7, 0), h(1) = (3, 0), so f = (4, 0);  w = b + W f
     assert made.features(descriptor).tolist() == [4, 0]
     assert made.generate(descriptor).tolist() == [4.5, -4, 9]
-    assert made.generate(descriptor, strength=0.25).tolist() == [1.5, -1, 3]
-    assert made.generate(tensor([1])).tolist() == made.generate(descriptor, strength=0).tolist() == [0.5, 0, 1]
+    assert made.serve(descriptor, strength=0.25).tolist() == [1.5, -1, 3]
+    assert made.generate(tensor([1])).tolist() == made.serve(descriptor, strength=0).tolist() == [0.5, 0, 1]
     block = Block(torch.tensor([0, 2]), tensor([[0.1, -0.3]]), torch.ones(2, dtype=torch.float64))
     made.learn(descriptor.unsqueeze(0), [block], shared_rate=0.5, personal_rate=0.2, by_holders=True)
     # W += β Δ fᵀ: 0.2·0.1·4 = 0.08 and 0.2·(-0.3)·4 = -0.24
@@ -143,7 +143,7 @@ def test_a_strength_lies_between_the_average_client_and_oneself(
     network, descriptors, _, _ = problem
     own, average = network.generate(descriptors[0]), network.generate(network.average)
     expected = strength * own + (1 - strength) * average
-    torch.testing.assert_close(network.generate(descriptors[0], strength), expected, atol=1e-10, rtol=0)
+    torch.testing.assert_close(network.serve(descriptors[0], strength), expected, atol=1e-10, rtol=0)
 
 
 @given(problems())
