@@ -126,8 +126,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"alignment": {"weight": math.inf}}, "alignment.weight is inf; it has to be a number of at least 0"),
     ({"generation": {"personal_rate": -1}}, "generation.personal_rate is -1.0; it has to be a number of at least 0"),
     ({"generation": {"shared_rate": math.inf}}, "generation.shared_rate is inf; it has to be a number of at least 0"),
-    ({"partition": {"alpha": 0}}, "partition.alpha is 0.0; it has to be above 0"),
-    ({"partition": {"alpha": math.nan}}, "partition.alpha is nan; it has to be above 0"),
+    ({"partition": {"alpha": 0}}, "partition.alpha is 0.0; it has to be a number above 0"),
+    ({"partition": {"alpha": math.nan}}, "partition.alpha is nan; it has to be a number above 0"),
     ({"partition": {"clients": 0}}, "partition.clients is 0; it has to be a number of at least 1"),
     ({"engine": {"workers": 0}}, "engine.workers is 0; it has to be a number of at least 1"),
     ({"checkpoint": {"every": 0}}, "checkpoint.every is 0; it has to be a number of at least 1"),
@@ -307,6 +307,8 @@ def test_the_hash_depends_on_everything_else(section: str | None) -> None:
             other = not value
         elif isinstance(value, list):
             other = value[::-1] if value != value[::-1] else [0.1, 0.2, 0.3, 0.4]
+        elif isinstance(value, float):
+            other = value / 2 or 1.0
         else:
             other = value + type(value)(1)
         key = entry.name if section is None else f"{section}.{entry.name}"

@@ -73,4 +73,5 @@ def test_a_budget_that_nobody_has_is_no_group(toy_federation: MakeFederation) ->
     found = evaluate(toy_federation(values).server, Scripted(), 1, 10)
     assert found.local == pytest.approx(0.4, abs=1e-15)
     assert found.groups == pytest.approx({"1/8": 0.2, "1": 0.6}, abs=1e-15)
-    assert list(found.union_by_size) == ["1/8", "1/2", "1"]
+    assert found.union_by_size == {"1/8": 0.1, "1": 0.75}
+    assert found.union == pytest.approx((0.1 + 0.75) / 2, abs=1e-15)

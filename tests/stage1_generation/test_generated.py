@@ -16,6 +16,7 @@ MODEL = SmallCNN(1, 3, 2).double()
 LAYOUT = ParameterLayout.of(MODEL)
 CLIENTS = 6
 HEAD = ("head.weight", "head.bias")
+TRAINED = ("inner.weight", "inner.bias", *HEAD)
 
 
 @dataclass(frozen=True)
@@ -94,15 +95,15 @@ def test_the_papers_rule_is_a_step_of_descent_by_autograd(share: float | None, c
     """Equal rates and the mean over participants: φ ← φ + β mean_n J_nᵀ Δ_n, with M_n constant."""
     made = backbone(shared_rate=0.3, personal_rate=0.3, shared_mean="participants", centred=centred)
     received, changes, _ = updates(share)
-    state = {name: tensor.requires_grad_() for name, tensor in remembered(made).items()}
+    state = {name: made.state()[name].clone().requires_grad_() for name in TRAINED}
     descriptors = torch.stack([made.descriptors.of(client) for client in (1, 3, 4)])
     optimiser = torch.optim.SGD(list(state.values()), lr=0.3)
     loss = -(forward(made, state, descriptors) * changes).sum() / 3
     loss.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
     made.learn(received)
-    for name, tensor in made.state().items():
-        torch.testing.assert_close(tensor, state[name].detach(), atol=1e-10, rtol=0)
+    for name in TRAINED:
+        torch.testing.assert_close(made.state()[name], state[name].detach(), atol=1e-10, rtol=0)
     torch.testing.assert_close(
         made.generate(2), forward(made, made.state(), made.descriptors.of(2)), atol=1e-12, rtol=0
     )
@@ -206,7 +207,7 @@ def test_with_the_average_client_as_the_centre_the_union_model_is_the_shared_par
     assert torch.equal(made.generate_union(), made.state()["head.bias"])
 
 
-@pytest.mark.parametrize("strength", [0.0, 0.3, 1.0, 1.5])
+@pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
 def test_models_in_use_are_as_personal_as_configured(strength: float) -> None:
     made = backbone(served_strength=strength)
     made.learn(updates(0.3)[0])

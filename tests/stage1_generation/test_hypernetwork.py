@@ -45,7 +45,7 @@ def cut(changes: Tensor, held: Tensor, size: int, indexed: bool) -> Iterator[Blo
 
 def oracle(network: Hypernetwork, descriptors: Tensor, changes: Tensor) -> dict[str, Tensor]:
     """Autograd's gradient of -mean_n <H(v_n), Δ_n>, with the Δ_n held constant."""
-    state = {name: tensor.clone().requires_grad_() for name, tensor in network.state().items()}
+    state = {name: network.state()[name].clone().requires_grad_() for name in NAMES}
     generated = features(network, state, descriptors) @ state["head.weight"].T + state["head.bias"]
     loss = -(generated * changes).sum() / len(descriptors)
     gradients = torch.autograd.grad(loss, [state[name] for name in NAMES])
@@ -69,10 +69,10 @@ def test_the_literal_rule_is_a_step_of_descent_by_autograd(
 ) -> None:
     network, descriptors, changes, held = problem
     gradients = oracle(network, descriptors, changes)
-    expected = {name: tensor - 0.3 * gradients[name] for name, tensor in network.state().items()}
+    expected = {name: network.state()[name] - 0.3 * gradients[name] for name in NAMES}
     network.learn(descriptors, cut(changes, held, size, indexed), 0.3, 0.3, by_holders=False)
-    for name, tensor in network.state().items():
-        torch.testing.assert_close(tensor, expected[name], atol=1e-10, rtol=0)
+    for name in NAMES:
+        torch.testing.assert_close(network.state()[name], expected[name], atol=1e-10, rtol=0)
 
 
 @given(problems(), st.integers(1, 30), st.booleans(), st.booleans())
@@ -81,7 +81,7 @@ def test_the_shared_part_has_a_rate_and_a_mean_of_its_own(
 ) -> None:
     network, descriptors, changes, held = problem
     gradients = oracle(network, descriptors, changes)
-    expected = {name: tensor - 0.2 * gradients[name] for name, tensor in network.state().items()}
+    expected = {name: network.state()[name] - 0.2 * gradients[name] for name in NAMES}
     bias = network.head_bias.clone()
     for entry in range(len(bias)):
         total = sum(float(changes[n, entry]) for n in range(len(changes)))
@@ -89,8 +89,8 @@ def test_the_shared_part_has_a_rate_and_a_mean_of_its_own(
         bias[entry] += 0.7 * total / max(count, 1)
     expected["head.bias"] = bias
     network.learn(descriptors, cut(changes, held, size, indexed), 0.7, 0.2, by_holders)
-    for name, tensor in network.state().items():
-        torch.testing.assert_close(tensor, expected[name], atol=1e-10, rtol=0)
+    for name in NAMES:
+        torch.testing.assert_close(network.state()[name], expected[name], atol=1e-10, rtol=0)
 
 
 def test_one_participant_by_hand() -> None:
@@ -144,6 +144,20 @@ def test_a_strength_lies_between_the_average_client_and_oneself(
     own, average = network.generate(descriptors[0]), network.generate(network.average)
     expected = strength * own + (1 - strength) * average
     torch.testing.assert_close(network.serve(descriptors[0], strength), expected, atol=1e-10, rtol=0)
+
+
+def test_the_served_shared_part_is_a_running_average_of_the_rounds() -> None:
+    """Weights 1, 1/2, 1/3, 1/4 and then the configured 1/4: plain means first, so that the start is soon forgotten."""
+    made = network(2, 3, 1, seed=1)
+    served = []
+    for value in (4.0, 8.0, 0.0, 8.0, 1.0):
+        made.head_bias.fill_(value)
+        made.average_served(0.25)
+        served.append(float(made.served_bias))
+    assert served == pytest.approx([4, 6, 4, 5, 4], abs=1e-12)
+    assert made.generate(made.average)[0] == pytest.approx(1 + float(made.head[0] @ made.features(made.average)))
+    made.average_served(1.0)
+    assert float(made.served_bias) == 1
 
 
 @given(problems())
