@@ -1,7 +1,7 @@
 """The server's own work in a round of ResNet-18: FRAMP beside FIARSE done the way its public code does it.
 
 FIARSE's public server copies the model for each participant, finds the threshold with torch.topk over all maskable
-weights, and merges by the mean over the non-zero differences of each entry (algorithms 1.2 and 1.5).
+weights, and merges by the mean over the non-zero differences of each entry.
 """
 
 import copy
@@ -49,7 +49,7 @@ def answer(task: Task) -> Update:
         counts[:5] = 100
         prototypes = Prototypes(torch.zeros(10, 512), counts)
     values = task.submodel.values * 0.01
-    return Update(task.round, task.client, task.token, values, task.submodel.always * 0.01, prototypes, 0.0, 0.0)
+    return Update(task.round, task.client, task.token, values, task.submodel.always * 0.01, prototypes, 0.0)
 
 
 def framp_step(server: Server) -> None:

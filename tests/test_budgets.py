@@ -45,7 +45,7 @@ def test_what_is_no_share_of_a_model_is_refused(text: str | float) -> None:
 
 
 def test_limits_of_the_papers_network() -> None:
-    """algorithms 1.1: k = int(d·γ) for ResNet-18 with 10 and with 100 classes."""
+    """k = int(d·γ) for ResNet-18 with 10 and with 100 classes."""
     ten = {"1/64": 174443, "1/16": 697772, "1/4": 2791090, "1": 11164362}
     ten |= {".04": 446574, ".16": 1786297, ".36": 4019170, ".64": 7145191}
     hundred = {"1/64": 175164, "1/16": 700658, "1/4": 2802633, "1": 11210532}

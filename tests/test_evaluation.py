@@ -26,9 +26,9 @@ class Scripted:
             self.exams.append(message)
         for exam in sorted(self.exams, key=lambda exam: (exam.key[1], exam.key[0])):
             if exam.client is None:
-                yield Score(exam.key, None, UNION[exam.key[1]], 40)
+                yield Score(exam.key, UNION[exam.key[1]], 40)
             else:
-                yield Score(exam.key, exam.client, CLIENTS[exam.client], 10)
+                yield Score(exam.key, CLIENTS[exam.client], 10)
 
     def close(self) -> None:
         pass

@@ -64,7 +64,7 @@ def test_a_device_does_not_load_what_it_does_not_need() -> None:
 
 
 def test_no_code_asks_which_recipe_it_runs() -> None:
-    """A method is its parts: the recipe's name decides nothing but the row of the table (DESIGN 10)."""
+    """A method is its parts: the recipe's name decides nothing but the row of the table."""
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Compare):

@@ -81,7 +81,7 @@ def test_bytes_by_hand() -> None:
     part = submodel(6, [1, 4])
     assert task(part, "1/2").nbytes == part.nbytes
     assert task(part, "1/2", prototypes=prototypes).nbytes == part.nbytes + prototypes.nbytes
-    update = Update(3, 7, 1, torch.zeros(5), torch.zeros(2), None, 0.0, 0.0)
+    update = Update(3, 7, 1, torch.zeros(5), torch.zeros(2), None, 0.0)
     assert update.nbytes == 28
     assert dataclasses.replace(update, prototypes=prototypes).nbytes == 28 + prototypes.nbytes
 
@@ -118,5 +118,5 @@ def test_messages_are_frozen() -> None:
 
 
 def test_an_accuracy_is_a_share_of_right_answers() -> None:
-    assert Score(("x",), 1, 3, 4).accuracy == 0.75
-    assert Score(("x",), 1, 0, 0).accuracy == 0.0
+    assert Score(("x",), 3, 4).accuracy == 0.75
+    assert Score(("x",), 0, 0).accuracy == 0.0

@@ -16,8 +16,8 @@ from framp.server import play
 
 MakeFederation = Callable[..., Federation]
 
-#: DESIGN section 2: backbone, descriptors, extractor, objective.
-DESIGN = {
+#: The table of the documentation: backbone, descriptors, extractor, objective.
+TABLE = {
     "framp": ("Generated", "Features", "GlobalTopK", "Aligned"),
     "framp-no-alignment": ("Generated", "Features", "GlobalTopK", "CrossEntropy"),
     "framp-no-personalisation": ("Shared", "", "GlobalTopK", "Aligned"),
@@ -35,8 +35,8 @@ NAMES = sorted(RECIPES)
 
 
 def test_the_table_is_the_designs() -> None:
-    listed = {name: RECIPES[name].parts for name in NAMES if name in DESIGN}
-    assert listed == {name: DESIGN[name] for name in listed}
+    listed = {name: RECIPES[name].parts for name in NAMES if name in TABLE}
+    assert listed == {name: TABLE[name] for name in listed}
     assert {"framp", "framp-no-alignment", "framp-no-personalisation", "framp-neither"} <= set(listed)
     assert {"framp-onehot", "fiarse", "fedavg"} <= set(listed)
     assert all(recipe.summary for recipe in RECIPES.values())

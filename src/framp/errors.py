@@ -35,10 +35,6 @@ class RunFolderError(FrampError):
     """A run folder that cannot be used for what was asked."""
 
 
-class MissingExtraError(FrampError):
-    """An optional dependency that is not installed; the message names the extra."""
-
-
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Say that `name` is not a known `kind`, and suggest the nearest name."""
     choices = sorted(known)

@@ -1,4 +1,4 @@
-"""How good the models are now (algorithms 7, rows 32 to 34).
+"""How good the models are now (section 5 of the paper).
 
 Local: each client's own generated submodel on its own test data. Groups: the mean of Local over the clients of one
 budget. Union: the average client's model, cut to each size, on everybody's test data.

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from framp import rng
 from framp.budgets import Budget, assign
 from framp.client import Client
 from framp.client.client import ClientData
@@ -120,7 +121,8 @@ class Federation:
 def enrol(config: Config, engine: Engine) -> Registry:
     """Ask every client for its descriptor (and its number of samples), and register it with its budget."""
     clients, features = config.partition.clients, find(config.recipe).wants_features
-    asked = (Describe(client, config.seed, features) for client in range(clients))
+    extractor = rng.number(config.seed, rng.NOBODY, rng.NOBODY, "feature extractor")
+    asked = (Describe(client, extractor, features) for client in range(clients))
     descriptions = [reply for reply in engine.exchange(asked) if isinstance(reply, Description)]
     return Registry.enrol(config.budgets, assign(config.budgets, config.federation.shares, clients), descriptions)
 

@@ -1,10 +1,10 @@
 """The flat parameter layout: one vector for the whole model, maskable entries first.
 
-    vector = [ maskable: conv and linear weights and biases, stem to classifier | always: norm affine, the rest ]
-               0 ... maskable                                                     maskable ... size
+    vector = [ maskable: layers with weight matrices, their biases too | always: norm affine, bare scales ]
+               0 ... maskable                                            maskable ... size
 
 A width slice, a depth cut and a TopK mask are all sets of indices below `maskable`; what lies above travels with
-every submodel and is never counted (algorithms 1.1). Tensors are views of the vector, never copies.
+every submodel and is never counted. Tensors are views of the vector, never copies.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from framp.errors import ModelError
 
-_MASKABLE = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+_LARGEST = 2**31 - 1
+"""Indices are int32."""
 
 
 @dataclass(frozen=True)
@@ -47,21 +49,20 @@ class ParameterLayout:
         _refuse_running_statistics(module)
         names = {id(parameter): name for name, parameter in module.named_parameters()}
         first = [
-            parameter
-            for part in module.modules()
-            if isinstance(part, _MASKABLE)
-            for parameter in part.parameters(recurse=False)
+            parameter for part in module.modules() if _has_weights(part) for parameter in part.parameters(recurse=False)
         ]
         maskable = list(dict.fromkeys(id(parameter) for parameter in first))
         by_identity = {id(parameter): parameter for parameter in module.parameters()}
         always = [key for key in by_identity if key not in set(maskable)]
         if not maskable:
-            raise ModelError("the model has no convolution and no linear layer, so there is nothing to extract from")
+            raise ModelError("the model has no layer with a weight matrix, so there is nothing to extract from")
         entries: list[Entry] = []
         start = 0
         for key in maskable + always:
             entries.append(Entry(names[key], tuple(by_identity[key].shape), start))
             start = entries[-1].stop
+        if start > _LARGEST:
+            raise ModelError(f"the model has {start} parameters; more than {_LARGEST} cannot be numbered")
         dtypes = {parameter.dtype for parameter in by_identity.values()}
         if len(dtypes) != 1:
             raise ModelError(f"the model mixes parameter types {sorted(map(str, dtypes))}; convert it to one of them")
@@ -86,6 +87,12 @@ class ParameterLayout:
         for name, parameter in module.named_parameters():
             parameter.data = values[name]
             parameter.grad = gradients.get(name)
+
+
+def _has_weights(part: nn.Module) -> bool:
+    """Tell whether a layer multiplies by weights, as convolutions, linear layers, attention or embeddings do."""
+    own = part.parameters(recurse=False)
+    return not isinstance(part, _NORMS) and any(parameter.ndim >= 2 for parameter in own)
 
 
 def _refuse_running_statistics(module: nn.Module) -> None:

@@ -126,7 +126,6 @@ class Update:
     prototypes: Prototypes | None
     loss: float
     """Mean training loss over the steps."""
-    seconds: float
 
     @property
     def nbytes(self) -> int:
@@ -171,7 +170,6 @@ class Score:
     """How many test samples a submodel got right."""
 
     key: tuple[str, ...]
-    client: int | None
     correct: int
     total: int
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from framp.config import Config
 from framp.errors import ConfigError, unknown
 from framp.layout import ParameterLayout
-from framp.stage1_generation import Backbone, Descriptors, Features, Generated, OneHot, Shared
+from framp.stage1_generation import Backbone, Descriptors, Features, Generated, OneHot, Shared, SharedWhereMoved
 from framp.stage2_extraction import Everything, Extractor, GlobalTopK
 from framp.stage3_objective import Aligned, CrossEntropy, Objective, ThresholdGradient
 
@@ -77,7 +77,7 @@ RECIPES: dict[str, Recipe] = {
     "framp-no-personalisation": Recipe(Shared, None, GlobalTopK, Aligned, "ablation w/o Per"),
     "framp-neither": Recipe(Shared, None, GlobalTopK, CrossEntropy, "ablation w/o Both"),
     "framp-onehot": Recipe(Generated, OneHot, GlobalTopK, Aligned, "descriptors that say only who the client is"),
-    "fiarse": Recipe(Shared, None, GlobalTopK, ThresholdGradient, "importance-aware submodel extraction"),
+    "fiarse": Recipe(SharedWhereMoved, None, GlobalTopK, ThresholdGradient, "importance-aware submodel extraction"),
     "fedavg": Recipe(Shared, None, Everything, CrossEntropy, "everybody trains the full model, budgets ignored"),
 }
 

@@ -63,7 +63,7 @@ def test_an_exam_is_answered_with_a_score(data: ClientData, client: int | None, 
     submodel.fill(workspace.weights)
     images, labels = data.testing(client).batch(slice(None))
     right = int((workspace.model(images).argmax(dim=1) == labels).sum())
-    assert score == Score(("a", "b"), client, right, {0: 3, 1: 2, None: 5}[client])
+    assert score == Score(("a", "b"), right, {0: 3, 1: 2, None: 5}[client])
 
 
 def test_an_exam_leaves_training_mode_and_keeps_no_gradient(data: ClientData) -> None:
@@ -86,7 +86,7 @@ def test_batch_statistics_depend_on_the_batches_of_the_exam(data: ClientData, to
         for start in range(0, 60, batch):
             images, labels = everything.testing(0).batch(slice(start, start + batch))
             right += int((client.workspace.model(images).argmax(dim=1) == labels).sum())
-        assert client.answer(Exam(submodel, 0, batch)) == Score((), 0, right, 60)
+        assert client.answer(Exam(submodel, 0, batch)) == Score((), right, 60)
 
 
 def test_a_description_is_the_descriptor_or_merely_a_number_of_samples(data: ClientData) -> None:

@@ -1,9 +1,12 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +137,7 @@ def test_the_clients_error_arrives_with_a_note(engine: Processes) -> None:
 def test_a_worker_builds_the_model_once(engine: Processes, architecture: Recorded) -> None:
     list(engine.exchange(map(described, range(6))))
     built = Counter(int(line) for line in architecture.path.read_text().split())
-    workers = {process.pid for process, _ in engine._workers}
+    workers = {worker.process.pid for worker in engine._workers}
     assert {pid: built[pid] for pid in workers if pid is not None} == dict.fromkeys(workers, 1)
     assert set(built) == workers
 
@@ -150,7 +153,7 @@ def test_after_an_error_the_next_exchange_gets_its_own_answers(architecture: Rec
 
 def test_a_worker_that_is_killed_at_work_is_named(architecture: Recorded, data: ClientData) -> None:
     with closing(Processes(architecture, data, 2)) as engine, at_most(60):
-        first, second = (process for process, _ in engine._workers)
+        first, second = (worker.process for worker in engine._workers)
         list(engine.exchange([described(0), described(1)]))  # both workers are up
 
         def kill() -> None:
@@ -165,9 +168,8 @@ def test_a_worker_that_is_killed_at_work_is_named(architecture: Recorded, data: 
         with pytest.raises(FrampError) as caught:
             list(engine.exchange(messages()))
         assert str(caught.value) == (
-            "a worker process died, probably for want of memory; lower engine.workers, then resume the run"
+            "a worker process ended by signal 9, probably for want of memory: lower engine.workers; resume the run"
         )
-        first.join()
         assert second.is_alive()
     second.join(timeout=30)
     assert not second.is_alive()
@@ -175,12 +177,71 @@ def test_a_worker_that_is_killed_at_work_is_named(architecture: Recorded, data: 
 
 def test_a_worker_that_was_killed_while_idle_is_named(architecture: Recorded, data: ClientData) -> None:
     with closing(Processes(architecture, data, 1)) as engine, at_most(60):
-        (process, _), *_ = engine._workers
+        process = engine._workers[0].process
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join()
-        with pytest.raises(FrampError, match="a worker process died"):
+        with pytest.raises(FrampError, match="a worker process ended by signal 9"):
             list(engine.exchange([described(0)]))
+
+
+def test_an_exchange_that_is_broken_off_keeps_nobody_waiting(architecture: Recorded, data: ClientData) -> None:
+    with at_most(60):
+        engine = Processes(architecture, data, 2)
+        list(engine.exchange([described(0), described(1)]))  # both workers are up
+        replies = engine.exchange([long_task(architecture.inner), described(1), described(2)])
+        next(replies)
+        assert isinstance(replies, Generator)
+        replies.close()
+        started = time.perf_counter()
+        engine.close()
+        assert time.perf_counter() - started < 4  # a worker at work is not waited for
+
+
+def test_a_closed_engine_says_so(architecture: Recorded, data: ClientData) -> None:
+    engine = Processes(architecture, data, 1)
+    engine.close()
+    engine.close()
+    with pytest.raises(FrampError) as caught:
+        list(engine.exchange([described(0)]))
+    assert str(caught.value) == "the engine was closed; build a new federation"
+
+
+@dataclass(frozen=True)
+class OnlyHere:
+    """An architecture that cannot be built in another process."""
+
+    inner: Architecture
+    pid: int
+
+    def __call__(self) -> nn.Module:
+        if os.getpid() != self.pid:
+            raise FileNotFoundError("weights.bin")
+        return self.inner()
+
+
+def test_what_hinders_a_worker_from_starting_is_told(architecture: Recorded, data: ClientData) -> None:
+    with closing(Processes(OnlyHere(architecture.inner, os.getpid()), data, 1)) as engine, at_most(60):
+        with pytest.raises(FileNotFoundError, match=r"weights\.bin") as caught:
+            list(engine.exchange([described(0)]))
+        assert caught.value.__notes__ == ["while a worker process started"]
+
+
+FORGETFUL = """
+from framp import Config, Federation
+if __name__ == "__main__":
+    settings = {"engine.name": "processes", "engine.workers": 2, "training.steps": 1}
+    federation = Federation.from_config(Config().with_values(settings))
+    print(federation.play_round().accepted, flush=True)
+"""
+
+
+def test_the_interpreter_ends_although_nobody_closed_the_engine(tmp_path: Path) -> None:
+    script = tmp_path / "forgetful.py"
+    script.write_text(FORGETFUL)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "10\n"
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("architecture", [lambda: SmallCNN(1, 4, 4), type("Local", (SmallCNN,), {})])

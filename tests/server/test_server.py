@@ -31,7 +31,7 @@ def made_up(task: Task, server: Server) -> Update:
         counts[task.client % len(counts)] = int(server.registry.samples[task.client])
         prototypes = Prototypes(noise(server.prototypes.vectors), counts)
     values, always = noise(task.submodel.values), noise(task.submodel.always)
-    return Update(task.round, task.client, task.token, values, always, prototypes, 1.0, 0.1)
+    return Update(task.round, task.client, task.token, values, always, prototypes, 1.0)
 
 
 def merged(server: Server, round: int, arrange: Callable[[list[Update]], list[Update]]) -> str:

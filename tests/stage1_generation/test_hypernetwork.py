@@ -162,7 +162,7 @@ def test_the_served_shared_part_is_a_running_average_of_the_rounds() -> None:
 
 @given(problems())
 def test_generated_weights_move_towards_trained_ones(problem: tuple[Hypernetwork, Tensor, Tensor, Tensor]) -> None:
-    """algorithms 0.5: the other sign would move away."""
+    """The other sign would move away."""
     network, descriptors, changes, held = problem
     if not changes.any():
         return

@@ -43,7 +43,7 @@ def test_the_factor_lies_between_one_and_one_and_a_half(weight: float, theta: fl
 
 
 def test_it_is_the_gradient_of_the_smooth_threshold() -> None:
-    """algorithms 1.3: the product rule on w·m(|w|), with ∂m/∂|w| = 2θ/(|w|+θ)² on active weights."""
+    """The product rule on w·m(|w|), with ∂m/∂|w| = 2θ/(|w|+θ)² on active weights."""
     weight, theta, incoming = -0.35, 0.2, 1.7
     by_rule = incoming * (1.0 + weight * math.copysign(1, weight) * 2 * theta / (abs(weight) + theta) ** 2)
     gradient = torch.tensor([incoming, 5.0], dtype=torch.float64)

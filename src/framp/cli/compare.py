@@ -89,6 +89,7 @@ def _play_in_turn(todo: list[Member], interrupts: Interrupts, output: Output) ->
     for member in todo:
         if interrupts.should_stop():
             return
+        interrupts.playing = False
         with RunProgress(member.config, output.progress, interrupts.should_stop) as progress:
             listeners: list[Any] = [progress, interrupts]
             if member.state == "none":

@@ -53,13 +53,13 @@ class Client:
     def _sit(self, exam: Exam) -> Score:
         shard = self.data.testing(exam.client)
         correct = accuracy_count(self.workspace, exam.submodel, shard, exam.batch)
-        return Score(exam.key, exam.client, correct, len(shard))
+        return Score(exam.key, correct, len(shard))
 
 
 @torch.no_grad()
 def accuracy_count(workspace: Workspace, submodel: Submodel, shard: Shard, batch: int) -> int:
     """Return how many samples a submodel classifies rightly, in batches of a fixed size and order."""
-    submodel.fill(workspace.weights)
+    workspace.load(submodel)
     workspace.model.eval()
     correct = 0
     for start in range(0, len(shard), batch):

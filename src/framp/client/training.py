@@ -1,9 +1,8 @@
 """Local training: T steps of SGD on the submodel, then the difference and the local prototypes (Algorithm 1, client).
 
-The mask stays as it was received; entries outside it are exact zeros before, while and after (algorithms 7, row 14).
+The mask stays as it was received; entries outside it are exact zeros before, while and after.
 """
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,9 +18,8 @@ from framp.stage3_objective.prototypes import class_sums
 
 def train(task: Task, shard: Shard, workspace: Workspace) -> Update:
     """Train the task's submodel on a client's samples."""
-    started = time.perf_counter()
     model, shown, gradient = workspace.model, workspace.weights, workspace.gradient
-    task.submodel.fill(shown)
+    workspace.load(task.submodel)
     mask = task.submodel.mask()
     reparametrisation = task.objective.reparametrise(task.submodel)
     weights = shown if reparametrisation is None else shown.clone()
@@ -55,7 +53,6 @@ def train(task: Task, shard: Shard, workspace: Workspace) -> Update:
         always=weights[submodel.maskable :] - submodel.always,
         prototypes=prototypes,
         loss=float(torch.stack(losses).mean()),
-        seconds=time.perf_counter() - started,
     )
 
 
@@ -82,7 +79,7 @@ def batches(task: Task, shard: Shard, dtype: torch.dtype) -> Iterator[tuple[Tens
 
 @torch.no_grad()
 def local_prototypes(model: nn.Module, shard: Shard, classes: int, batch: int = 256) -> Prototypes:
-    """Return P_n^c over the client's own training samples, without augmentation (algorithms 7, row 20)."""
+    """Return P_n^c over the client's own training samples, without augmentation."""
     model.eval()
     total: Tensor | None = None
     counts = torch.zeros(classes, dtype=torch.int64)

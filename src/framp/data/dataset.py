@@ -120,6 +120,14 @@ class Dataset:
                 f"the dataset in {folder} is damaged ({reason}); delete this folder and try again"
             ) from None
 
+    def verify(self) -> "Dataset":
+        """Raise if the samples are not those that were hashed."""
+        if _content_hash(self.train, self.test) != self.sha256:
+            raise DataError(
+                f"the dataset in {self.folder} is damaged (wrong checksum); delete this folder and try again"
+            )
+        return self
+
     def save(self, folder: Path) -> "Dataset":
         """Write the dataset as files, all or nothing, and return it memory-mapped.
 

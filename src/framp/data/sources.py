@@ -24,7 +24,15 @@ def load(config: DataConfig, cache: Path | None = None) -> Dataset:
 
     The cache is $FRAMP_CACHE or ~/.cache/framp unless given.
     """
-    cache = Path(cache or os.environ.get("FRAMP_CACHE") or "~/.cache/framp").expanduser()
+    return _find(config, Path(cache).expanduser() if cache else cache_folder()).verify()
+
+
+def cache_folder() -> Path:
+    """Return where decoded datasets are kept."""
+    return Path(os.environ.get("FRAMP_CACHE") or "~/.cache/framp").expanduser()
+
+
+def _find(config: DataConfig, cache: Path) -> Dataset:
     if config.source == "digits":
         return _digits(config, cache)
     if not config.path:

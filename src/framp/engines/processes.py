@@ -1,16 +1,20 @@
 """Worker processes on one machine: one thread, one copy of the model and one memory map of the data each.
 
-Replies are the same bits as the serial engine's, in another order. At most one message a worker, and one that waits,
-is under way: full models do not pile up.
+Replies are the same bits as the serial engine's, in another order. At most one message a worker is under way: full
+models do not pile up.
 """
 
 import contextlib
 import multiprocessing
 import pickle
 import signal as signals
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import final
+from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
+from typing import Any, final
 
 import torch
 
@@ -20,7 +24,17 @@ from framp.errors import FrampError, ModelError
 from framp.messages import Message, Reply
 from framp.models import Architecture
 
-_DIED = "a worker process died, probably for want of memory; lower engine.workers, then resume the run"
+_READY = "ready"
+_PATIENCE = 5.0
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    ready: bool = False
+    busy: bool = False
+    """Whether it owes a reply."""
 
 
 @final
@@ -36,89 +50,126 @@ class Processes:
                 "define its class or function at the top of a module, or use the serial engine"
             ) from None
         context = multiprocessing.get_context("spawn")
-        self._workers: list[tuple[multiprocessing.process.BaseProcess, Connection]] = []
+        self._workers: list[_Worker] = []
+        # also when the engine is forgotten or the interpreter ends, before it waits for its children
+        self._end = Finalize(self, _end, (self._workers,), exitpriority=10)
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(theirs, luggage), daemon=True)
             process.start()
             theirs.close()
-            self._workers.append((process, ours))
+            self._workers.append(_Worker(process, ours))
 
     def exchange(self, messages: Iterable[Message]) -> Iterator[Reply]:
         """Answer messages as workers become free; the stream's order decides who is served first."""
+        if not self._workers:
+            raise FrampError("the engine was closed; build a new federation")
+        self._settle()
         stream = iter(messages)
-        busy: set[Connection] = set()
-        try:
-            for _, connection in self._workers:
-                if not _send_next(stream, connection, busy):
-                    break
-            while busy:
-                for ready in wait(list(busy)):
-                    assert isinstance(ready, Connection)
-                    busy.discard(ready)
-                    reply = _receive(ready)
-                    _send_next(stream, ready, busy)
-                    yield reply
-        finally:
-            _drain(busy)
+        for worker in self._workers:
+            if not _send_next(stream, worker):
+                break
+        while busy := {worker.connection: worker for worker in self._workers if worker.busy}:
+            for connection in wait(list(busy)):
+                assert isinstance(connection, Connection)
+                worker = busy[connection]
+                reply = _receive(worker)
+                _send_next(stream, worker)
+                yield reply
 
     def close(self) -> None:
-        """End the workers."""
-        for process, connection in self._workers:
-            connection.close()
-            process.join(timeout=5)
-            if process.is_alive():
-                process.kill()
-        self._workers = []
+        """End the workers; what they are busy with is of no use any more."""
+        self._end()
+
+    def _settle(self) -> None:
+        """Wait for the replies that nobody read because an exchange was broken off, so that the next gets its own."""
+        for worker in self._workers:
+            if worker.busy:
+                with contextlib.suppress(EOFError, OSError):
+                    worker.connection.recv_bytes()
+                worker.busy = False
 
 
-def _send_next(stream: Iterator[Message], connection: Connection, busy: set[Connection]) -> bool:
+def _end(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.connection.close()
+        if worker.busy:
+            worker.process.kill()
+    patience = time.monotonic() + _PATIENCE
+    for worker in workers:
+        worker.process.join(max(0.0, patience - time.monotonic()))
+    for worker in workers:
+        worker.process.kill()
+        worker.process.join()
+    workers.clear()
+
+
+def _send_next(stream: Iterator[Message], worker: _Worker) -> bool:
     message = next(stream, None)
     if message is None:
         return False
+    if not worker.ready:
+        _read(worker)
+        worker.ready = True
     try:
-        connection.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        worker.connection.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
     except OSError:
-        raise FrampError(_DIED) from None
-    busy.add(connection)
+        raise _death(worker) from None
+    worker.busy = True
     return True
 
 
-def _drain(busy: set[Connection]) -> None:
-    """Wait for the replies that nobody will read, so that the next exchange gets its own."""
-    for connection in busy:
-        with contextlib.suppress(EOFError, OSError):
-            connection.recv_bytes()
+def _receive(worker: _Worker) -> Reply:
+    worker.busy = False
+    reply: Reply = _read(worker)
+    return reply
 
 
-def _receive(connection: Connection) -> Reply:
+def _read(worker: _Worker) -> Any:
     try:
-        reply = pickle.loads(connection.recv_bytes())
+        found = pickle.loads(worker.connection.recv_bytes())
     except (EOFError, OSError):
-        raise FrampError(_DIED) from None
-    if isinstance(reply, BaseException):
-        raise reply
-    answer: Reply = reply
-    return answer
+        raise _death(worker) from None
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _death(worker: _Worker) -> FrampError:
+    worker.process.join(timeout=_PATIENCE)
+    code = worker.process.exitcode
+    how = f"with exit code {code}" if code is None or code >= 0 else f"by signal {-code}"
+    if code == -signals.SIGKILL:
+        how += ", probably for want of memory: lower engine.workers"
+    return FrampError(f"a worker process ended {how}; resume the run")
 
 
 def _work(connection: Connection, luggage: bytes) -> None:
     for signal in (signals.SIGINT, signals.SIGTERM):  # a terminal sends them to all; the server decides when to end
         signals.signal(signal, signals.SIG_IGN)
     torch.set_num_threads(1)
-    architecture, data = pickle.loads(luggage)
-    client = Client(architecture, data)
-    while True:
+    with contextlib.suppress(EOFError, OSError):  # the server has ended
         try:
-            message = pickle.loads(connection.recv_bytes())
-        except (EOFError, OSError, KeyboardInterrupt):
-            return
-        try:
-            reply: object = client.answer(message)
+            client = Client(*pickle.loads(luggage))
         except Exception as error:
-            error.add_note(f"while a worker answered {type(message).__name__} of client {message.client}")
-            reply = error if _travels(error) else FrampError(f"{type(error).__name__}: {error}")
-        connection.send_bytes(pickle.dumps(reply, protocol=pickle.HIGHEST_PROTOCOL))
+            error.add_note("while a worker process started")
+            _send(connection, error)
+            return
+        _send(connection, _READY)
+        while True:
+            message = pickle.loads(connection.recv_bytes())
+            try:
+                reply: object = client.answer(message)
+            except Exception as error:
+                error.add_note(f"while a worker answered {type(message).__name__} of client {message.client}")
+                reply = error
+            _send(connection, reply)
+
+
+def _send(connection: Connection, reply: object) -> None:
+    if isinstance(reply, Exception) and not _travels(reply):
+        reply = FrampError(f"{type(reply).__name__}: {reply}")
+    connection.send_bytes(pickle.dumps(reply, protocol=pickle.HIGHEST_PROTOCOL))
 
 
 def _travels(error: Exception) -> bool:

@@ -34,8 +34,9 @@ class NamedArchitecture:
 
 
 def blank(architecture: Architecture) -> nn.Module:
-    """Build the network for its shape alone, leaving torch's global generator as it was."""
+    """Build the network for its shape and its buffers, the same everywhere; the global generator stays as it was."""
     with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
         return architecture()
 
 

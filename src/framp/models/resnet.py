@@ -1,4 +1,4 @@
-"""ResNet-18 in its CIFAR form (algorithms 1.1): 11,164,362 maskable parameters for 10 classes at width 64."""
+"""ResNet-18 in its CIFAR form: 11,164,362 maskable parameters for 10 classes at width 64."""
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn

@@ -53,20 +53,24 @@ def existing_state(folder: Path) -> str:
     return state
 
 
-def create(folder: Path, config: Config) -> None:
-    """Make a run folder that holds its configuration, from which everything else can be made again."""
+@contextlib.contextmanager
+def created(folder: Path, config: Config) -> Iterator[None]:
+    """Make a run folder that holds its configuration, from which everything else can be made again, and claim it."""
     existed = folder.exists()
-    try:
-        with explained(folder, "start again"):
-            folder.mkdir(parents=True, exist_ok=True)
-            synchronise(folder.parent)
-        remove_leftovers(folder)
-        write_text(folder / CONFIG, config.to_toml(), "start again")
-    except BaseException:
-        if not existed:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
+    with explained(folder, "start again"):
+        folder.mkdir(parents=True, exist_ok=True)
+        synchronise(folder.parent)
+    with claimed(folder):
+        refuse_used(folder)  # somebody may have been faster
+        try:
+            remove_leftovers(folder)
+            write_text(folder / CONFIG, config.to_toml(), "start again")
+        except BaseException:
+            if not existed:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+            raise
+        yield
 
 
 def describe(folder: Path, federation: Federation) -> None:

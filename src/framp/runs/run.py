@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from framp.config import Config
-from framp.errors import CheckpointError
+from framp.errors import CheckpointError, RunFolderError
 from framp.federation import Federation, parts_of
 from framp.runs import checkpoint as checkpoints
 from framp.runs import folder as folders
@@ -43,12 +43,14 @@ def start(
     """
     folder = Path(folder)
     folders.refuse_used(folder)
-    with Federation(parts_of(config)) as federation:
-        folders.create(folder, config)
-        with folders.claimed(folder), contextlib.closing(_Run(federation, folder, listeners, should_stop)) as run:
-            folders.describe(folder, federation)
-            run.emit(folders.start_event(federation))
-            return run.play()
+    with (
+        Federation(parts_of(config)) as federation,
+        folders.created(folder, config),
+        contextlib.closing(_Run(federation, folder, listeners, should_stop)) as run,
+    ):
+        folders.describe(folder, federation)
+        run.emit(folders.start_event(federation))
+        return run.play()
 
 
 def resume(
@@ -62,6 +64,10 @@ def resume(
     """Go on with an unfinished run from its newest checkpoint, or from another one (0: from the start)."""
     folder = Path(folder)
     if folders.existing_state(folder) == "finished":
+        if checkpoint is not None:
+            raise RunFolderError(
+                f"the run in {folder} is finished, it goes back to no checkpoint; start anew elsewhere"
+            )
         stored = results.read(folder)
         return Outcome(True, stored["rounds"], folder, stored)
     with folders.claimed(folder):
@@ -161,7 +167,7 @@ def _take_over(
             )
     try:
         federation.server.load(state)
-    except (KeyError, RuntimeError):
+    except ValueError:
         raise CheckpointError(
             f"{chosen.path} does not fit the recipe's state, it comes from another version of FRAMP; "
             f"use that version, or start anew with `framp resume {chosen.run} --checkpoint 0`"

@@ -14,6 +14,9 @@ from framp.messages import Prototypes, Task, Update
 from framp.server.spool import Spool
 from framp.stage1_generation.updates import MaskedUpdate, Stored
 
+LARGEST = 1e6
+"""No step of training changes a weight by as much; still larger values would overflow in the merge."""
+
 
 @dataclass(frozen=True, eq=False)
 class Expected:
@@ -89,8 +92,8 @@ class Inbox:
             return "wrong shape"
         if update.values.dtype != expected.dtype or update.always.dtype != expected.dtype:
             return "wrong type"
-        if not (_finite(update.values) and _finite(update.always)):
-            return "values not finite"
+        if not (_plausible(update.values) and _plausible(update.always)):
+            return "values not finite or implausibly large"
         if not math.isfinite(update.loss):
             return "loss not finite"
         return self._prototype_objection(update.prototypes, expected)
@@ -104,8 +107,8 @@ class Inbox:
             return "wrong prototype shape"
         if vectors.dtype != expected.dtype or counts.dtype != torch.int64:
             return "wrong type"
-        if not _finite(vectors):
-            return "prototypes not finite"
+        if not _plausible(vectors):
+            return "prototypes not finite or implausibly large"
         if bool(((counts < 0) | (counts > expected.samples)).any()) or int(counts.sum()) != expected.samples:
             return "implausible prototype counts"
         return None
@@ -131,8 +134,8 @@ class Inbox:
         self._spool.close()
 
 
-def _finite(tensor: Tensor) -> bool:
+def _plausible(tensor: Tensor) -> bool:
     if not tensor.numel():
         return True
-    low, high = torch.aminmax(tensor)  # not-a-number comes through
-    return bool(torch.isfinite(low) & torch.isfinite(high))
+    low, high = torch.aminmax(tensor)  # not-a-number comes through, and fails both comparisons
+    return bool((low >= -LARGEST) & (high <= LARGEST))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from framp import rng
 from framp.budgets import Budget
+from framp.errors import DataError
 from framp.messages import Description
 
 
@@ -26,8 +27,17 @@ class Registry:
 
     @classmethod
     def enrol(cls, budgets: Iterable[Budget], group: np.ndarray, descriptions: Iterable[Description]) -> "Registry":
-        """Register clients by their descriptions, in whatever order those arrive."""
+        """Register clients by their descriptions, in whatever order those arrive; they are not trusted."""
         ordered = sorted(descriptions, key=lambda description: description.client)
+        if [description.client for description in ordered] != list(range(len(group))):
+            raise DataError(f"not each of the {len(group)} clients enrolled once; start again")
+        for description in ordered:
+            if description.samples < 1:
+                raise DataError(f"client {description.client} has no training samples; give it some or leave it out")
+            if description.vector.shape != ordered[0].vector.shape or not description.vector.isfinite().all():
+                raise DataError(
+                    f"client {description.client} sent no valid descriptor; look at its data, or leave it out"
+                )
         return cls(
             tuple(budgets),
             group,

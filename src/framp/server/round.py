@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from framp.engines import Engine
+from framp.engines.engine import Engine
 from framp.messages import Update
 from framp.server.server import Server
 from framp.server.stopwatch import Stopwatch
@@ -43,7 +43,7 @@ def play(server: Server, engine: Engine, round: int) -> RoundReport:
         round=round,
         participants=sorted(participants),
         accepted=len(inbox.accepted),
-        rejected=dict(inbox.rejected),
+        rejected=dict(sorted(inbox.rejected.items())),
         loss=inbox.loss,
         bytes_down=inbox.bytes_down,
         bytes_up=inbox.bytes_up,

@@ -1,8 +1,10 @@
 """The server: what it knows, what it asks of clients, how it learns from their answers. `round.py` puts it in order."""
 
 import hashlib
+import secrets
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from framp import rng
@@ -73,13 +75,13 @@ class Server:
         task = Task(
             round=round,
             client=client,
-            token=rng.number(self.seed, round, client, "token"),
+            token=secrets.randbits(63),
             budget=budget,
             submodel=self.extract(self.method.backbone.generate(client), budget),
             objective=self.method.objective,
             training=self.training,
             prototypes=self.prototypes.snapshot() if uses_prototypes else None,
-            seed=self.seed,
+            seed=rng.number(self.seed, round, client, "task"),
         )
         inbox.expect(
             task, self.prototypes.vectors.shape if uses_prototypes else None, int(self.registry.samples[client])
@@ -115,7 +117,9 @@ class Server:
         return {**self.method.backbone.state(), **self.prototypes.state()}
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Take over a saved state."""
+        """Take over a saved state; one of other tensors is an error."""
+        if _shapes(state) != _shapes(self.state()):
+            raise ValueError("the state is that of another recipe or another network")
         self.method.backbone.load(state)
         self.prototypes.load(state)
 
@@ -126,3 +130,7 @@ class Server:
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
             digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()
+
+
+def _shapes(state: dict[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}

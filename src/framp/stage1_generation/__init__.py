@@ -8,7 +8,7 @@ from framp.stage1_generation.backbone import Backbone
 from framp.stage1_generation.descriptors import Descriptors, Features, OneHot
 from framp.stage1_generation.generated import Generated
 from framp.stage1_generation.hypernetwork import Hypernetwork
-from framp.stage1_generation.shared import Shared
+from framp.stage1_generation.shared import Shared, SharedWhereMoved
 from framp.stage1_generation.updates import MaskedUpdate, blocks
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "MaskedUpdate",
     "OneHot",
     "Shared",
+    "SharedWhereMoved",
     "blocks",
 ]

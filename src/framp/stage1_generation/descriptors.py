@@ -1,7 +1,7 @@
 """What the hypernetwork is told about a client: features of its data, or merely who it is.
 
 The features themselves are computed by the client (`framp.client.describe`); here they are standardised over the
-training clients, because mean features of a random network are nearly alike for everybody (algorithms 7, row 24).
+training clients, because mean features of a random network are nearly alike for everybody.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,10 @@ _CHUNK = 1 << 14
 
 class Descriptors(Protocol):
     """The hypernetwork's inputs."""
+
+    @property
+    def clients(self) -> int:
+        """Number of registered clients."""
 
     @property
     def dimensions(self) -> int:
@@ -55,6 +59,11 @@ class Features:
         return cls(raw, config.generation.standardise)
 
     @property
+    def clients(self) -> int:
+        """Number of registered clients."""
+        return len(self.raw)
+
+    @property
     def dimensions(self) -> int:
         """Length of a descriptor."""
         return self.raw.shape[1]
@@ -74,10 +83,10 @@ class Features:
 
 @final
 class OneHot:
-    """Descriptors that say only who the client is; an unseen client has none (algorithms 7, row 25)."""
+    """Descriptors that say only who the client is; an unseen client has none."""
 
     def __init__(self, clients: int) -> None:
-        self.dimensions = clients
+        self.clients = self.dimensions = clients
 
     @staticmethod
     def from_data() -> bool:

@@ -26,8 +26,7 @@ class Generated:
         generator = rng.torch_generator(seed, rng.NOBODY, rng.NOBODY, "hypernetwork")
         self.network = Hypernetwork.initialised(config.hidden, initial, descriptors.mean(), config.centred, generator)
         if config.head_scale > 0:
-            typical = self.network.hidden(descriptors.of(0)).norm()
-            self.network.scatter(layer_scales(initial, layout) * (config.head_scale / typical), generator)
+            self.network.scatter(layer_scales(initial, layout) * (config.head_scale / self._typical_norm()), generator)
 
     @classmethod
     def configured(
@@ -38,6 +37,11 @@ class Generated:
             raise ConfigError("a generated backbone needs descriptors; name them in the recipe")
         return cls(initial, layout, descriptors, config.generation, config.seed)
 
+    def _typical_norm(self) -> float:
+        """Return how long f(v) is, on average over the first clients."""
+        some = torch.stack([self.descriptors.of(client) for client in range(min(self.descriptors.clients, 64))])
+        return max(float(self.network.features(some).norm(dim=1).mean()), 1e-3)
+
     def generate(self, client: int) -> Tensor:
         """Return ω_n = H(v_n; φ), to be trained."""
         return self.network.generate(self.descriptors.of(client))
@@ -47,11 +51,14 @@ class Generated:
         return self.network.serve(self.descriptors.of(client), self.config.served_strength)
 
     def generate_union(self) -> Tensor:
-        """Return H of the mean descriptor."""
+        """Return the average client's model, as it is used."""
         return self.network.serve(self.descriptors.mean(), 1)
 
     def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
-        """Move φ so that generated weights follow the trained ones; report the gain on a client's own weights."""
+        """Move φ so that generated weights follow the trained ones; report the gain.
+
+        The gain is how much of a participant's change its own next model takes over, and how much another's does.
+        """
         descriptors = torch.stack([self.descriptors.of(update.client) for update in updates])
         features = self.network.features(descriptors)
         self.network.learn(
@@ -62,7 +69,7 @@ class Generated:
             self.config.shared_mean == "holders",
         )
         self.network.average_served(self.config.served_average)
-        products = features @ features.T * (self.config.personal_rate / len(updates))
+        products = (self.config.shared_rate + self.config.personal_rate * features @ features.T) / len(updates)
         own = products.diagonal().mean()
         others = (products.sum() - products.diagonal().sum()) / max(len(updates) * (len(updates) - 1), 1)
         return {"gain_own": float(own), "gain_others": float(others)}
@@ -80,7 +87,7 @@ class Generated:
 def layer_scales(initial: Tensor, layout: ParameterLayout) -> Tensor:
     """Return each maskable entry's own layer's standard deviation, and zero for what always travels.
 
-    Keeping the scale of each layer keeps what global TopK finds in it (algorithms 1.8).
+    Keeping the scale of each layer keeps what global TopK finds in it.
     """
     scales = torch.zeros_like(initial)
     for entry in layout.entries:

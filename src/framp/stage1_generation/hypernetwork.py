@@ -7,7 +7,7 @@ W holds what is personal. Without centring, f(v) = ReLU(A v + a), as a plain two
 
 For participants n with Δ_n = M_n ⊙ (trained − received), the vector-Jacobian product of the linear head is exact
 without autograd: ∂W = −mean_n Δ_n f_nᵀ, ∂b = −mean_n Δ_n, ∂f_n = −Wᵀ Δ_n. The sign is that of descent: generated
-weights move towards trained ones (algorithms 0.5). W is changed in place, row-sparse, with no buffer of its size.
+weights move towards trained ones. W is changed in place, row-sparse, with no buffer of its size.
 
 Models in use are made of a running average of b over the rounds: which clients happened to take part in the last round
 moves b more than one round teaches it.

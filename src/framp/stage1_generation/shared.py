@@ -1,7 +1,6 @@
-"""One full model for everybody, moved by the mean over the holders of each entry (algorithms 1.5)."""
+"""One full model for everybody, moved by the mean of the participants' changes of each entry."""
 
 from collections.abc import Sequence
-from typing import final
 
 import torch
 from torch import Tensor
@@ -9,12 +8,16 @@ from torch import Tensor
 from framp.config import Config
 from framp.layout import ParameterLayout
 from framp.stage1_generation.descriptors import Descriptors
-from framp.stage1_generation.updates import MaskedUpdate, blocks
+from framp.stage1_generation.updates import Block, MaskedUpdate, blocks
 
 
-@final
 class Shared:
     """w_j ← w_j + (sum of the changes of j) / (number of participants that held j); entries nobody held stay."""
+
+    @staticmethod
+    def counted(block: Block) -> Tensor | float:
+        """Return among how many participants the changes of each entry are shared out."""
+        return block.holders
 
     def __init__(self, initial: Tensor) -> None:
         self.vector = initial
@@ -39,10 +42,10 @@ class Shared:
         return self.vector.clone()
 
     def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
-        """Move each entry by its holders' mean."""
+        """Move each entry by the mean of its changes."""
         for block in blocks(updates):
             part = block.of(self.vector)
-            part += block.changes.sum(dim=0) / _at_least_one(block.holders)
+            part += block.changes.sum(dim=0) / torch.as_tensor(self.counted(block)).clamp(min=1)
             block.put(self.vector, part)
         return {}
 
@@ -55,5 +58,13 @@ class Shared:
         self.vector.copy_(state["shared"])
 
 
-def _at_least_one(holders: Tensor | float) -> Tensor | float:
-    return holders.clamp(min=1) if isinstance(holders, torch.Tensor) else holders
+class SharedWhereMoved(Shared):
+    """FIARSE's mean: over the participants whose training moved entry j, not over all that held it.
+
+    A held entry does not move where its unit is dead, as many are in a small submodel.
+    """
+
+    @staticmethod
+    def counted(block: Block) -> Tensor:
+        """Return how many participants changed each entry."""
+        return (block.changes != 0).sum(dim=0)

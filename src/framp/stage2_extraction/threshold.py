@@ -29,6 +29,8 @@ def top_indices(weights: Tensor, k: int) -> Tensor:
         chosen.append((np.flatnonzero(kept[: len(block)]) + start).astype(np.int32))
     indices = np.concatenate(chosen)
     surplus = len(indices) - k
+    if surplus < 0:
+        raise ValueError("the weights hold values that are not a number")
     if surplus > 0:
         ties = np.flatnonzero(np.abs(values[indices]) == theta)
         indices = np.delete(indices, ties[len(ties) - surplus :])
@@ -82,4 +84,6 @@ def _bracket(values: np.ndarray, k: int) -> tuple[np.floating, np.floating]:
     sample = np.sort(np.abs(values[positions]))
     share = 1 - k / len(values)
     centre, spread = share * _SAMPLE, _DEVIATIONS * np.sqrt(share * (1 - share) * _SAMPLE) + _DEVIATIONS
-    return sample[max(int(centre - spread), 0)], sample[min(int(centre + spread), _SAMPLE - 1)]
+    low, high = int(centre - spread), int(centre + spread)
+    ends = sample.dtype.type(0), sample.dtype.type(np.inf)
+    return sample[low] if low >= 0 else ends[0], sample[high] if high < _SAMPLE else ends[1]

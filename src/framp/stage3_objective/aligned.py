@@ -1,6 +1,6 @@
 """Representation alignment (section 4.3): L = L_CE + λ·L_R, where L_R pulls class means towards global prototypes.
 
-Only the classes that are in the batch and have a global prototype count (algorithms 7, rows 18 and 19); before there
+Only the classes that are in the batch and have a global prototype count; before there
 is any prototype the loss is plain cross-entropy.
 """
 

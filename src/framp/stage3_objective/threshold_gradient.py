@@ -1,4 +1,4 @@
-"""FIARSE's objective: cross-entropy through a threshold that the gradient sees (algorithms 1.2 and 1.3).
+"""FIARSE's objective: cross-entropy through a threshold that the gradient sees.
 
 The network sees w·1[|w| ≥ θ], with θ the smallest magnitude of the submodel as it was received. With g the gradient of
 what is seen, the weights follow 1[|w| ≥ θ]·g·(1 + 2θ|w| / (|w| + θ)²). A weight that falls below θ leaves the network
