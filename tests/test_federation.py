@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from framp import federation as federation_module
+from framp import rng
 from framp.client import Client
 from framp.client.client import ClientData
 from framp.config import Config
@@ -253,14 +254,14 @@ def test_settings_reach_the_parts_they_are_for(toy_federation: MakeFederation) -
         "training.rate": 0.25,
         "data.augment": True,
         "federation.participants": 2,
-        "alignment.weight": 0.2,
+        "alignment.weight": 0.3,
         "seed": 11,
     }
     server = toy_federation(values).server
     task = server.task(1, 4, server.inbox())
     assert task.training == LocalTraining(3, 5, 0.25, True)
-    assert task.objective == Aligned(0.2, "mse", "mean")
-    assert task.seed == 11
+    assert task.objective == Aligned(0.3, "head", "mean")
+    assert task.seed == rng.number(11, 4, 1, "task")
     assert len(server.sample(1)) == 2
 
 

@@ -190,9 +190,7 @@ def test_running_statistics_are_refused(layer: nn.Module) -> None:
 def test_a_model_without_maskable_layers_is_refused(module: nn.Module) -> None:
     with pytest.raises(ModelError) as caught:
         ParameterLayout.of(module)
-    assert str(caught.value) == (
-        "the model has no convolution and no linear layer, so there is nothing to extract from"
-    )
+    assert str(caught.value) == ("the model has no layer with a weight matrix, so there is nothing to extract from")
 
 
 def test_mixed_types_are_refused() -> None:
@@ -201,3 +199,24 @@ def test_mixed_types_are_refused() -> None:
     assert str(caught.value) == (
         "the model mixes parameter types ['torch.float32', 'torch.float64']; convert it to one of them"
     )
+
+
+@pytest.mark.parametrize(
+    ("layer", "maskable"),
+    [
+        (nn.LSTM(3, 4), 4 * 4 * (3 + 4) + 2 * 16),
+        (nn.MultiheadAttention(4, 2), 3 * 4 * 4 + 12 + 4 * 4 + 4),
+        (nn.Embedding(5, 3), 15),
+        (nn.ConvTranspose2d(2, 3, 2), 2 * 3 * 4 + 3),
+        (nn.Sequential(nn.Linear(2, 3), nn.LayerNorm((3, 2)), nn.RMSNorm((3, 2)), nn.PReLU()), 9),
+    ],
+    ids=["lstm", "attention", "embedding", "transposed convolution", "norms of two dimensions"],
+)
+def test_all_weights_count_towards_the_budget(layer: nn.Module, maskable: int) -> None:
+    assert ParameterLayout.of(layer).maskable == maskable
+
+
+def test_a_model_with_too_many_parameters_is_refused() -> None:
+    with pytest.raises(ModelError) as caught, torch.device("meta"):
+        ParameterLayout.of(nn.Linear(2**16, 2**15, bias=False))
+    assert str(caught.value) == f"the model has {2**31} parameters; more than {2**31 - 1} cannot be numbered"

@@ -25,7 +25,7 @@ TABLE = {
     "framp-layerwise": ("Generated", "Features", "LayerwiseTopK", "Aligned"),
     "framp-mlp": ("Generated", "Features", "LearnedScore", "Aligned"),
     "framp-onehot": ("Generated", "OneHot", "GlobalTopK", "Aligned"),
-    "fiarse": ("Shared", "", "GlobalTopK", "ThresholdGradient"),
+    "fiarse": ("SharedWhereMoved", "", "GlobalTopK", "ThresholdGradient"),
     "heterofl": ("Shared", "", "WidthPrefix", "LabelMasked"),
     "fedrolex": ("Shared", "", "WidthRolling", "LabelMasked"),
     "scalefl": ("Shared", "", "DepthWidth", "ExitDistillation"),

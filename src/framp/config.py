@@ -114,9 +114,13 @@ class GenerationConfig:
 class AlignmentConfig:
     """Stage 3: representation alignment."""
 
-    weight: float = setting(0.1, "λ, weight of the alignment term")
-    distance: str = setting("mse", "distance of batch and global prototype", ("mse", "squared", "euclidean"))
-    reduction: str = setting("mean", "over the classes of a batch", ("mean", "sum"))
+    weight: float = setting(0.2, "λ, weight of the alignment term")
+    distance: str = setting(
+        "head",
+        "distance of batch and global prototypes, or how the client's head confuses the global ones",
+        ("mse", "squared", "euclidean", "head"),
+    )
+    reduction: str = setting("mean", "over the classes", ("mean", "sum"))
     average: str = setting(
         "plain", "global prototype: each holder counts once, or by its samples of the class", ("plain", "weighted")
     )

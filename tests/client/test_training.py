@@ -83,7 +83,7 @@ def prototypes(width: int = 16) -> Prototypes:
     return Prototypes(vectors, torch.tensor([2, 0, 1]))
 
 
-OBJECTIVES: list[Objective] = [CrossEntropy(), Aligned(0.7, "squared")]
+OBJECTIVES: list[Objective] = [CrossEntropy(), Aligned(0.7, "squared"), Aligned(0.7, "head")]
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -133,7 +133,7 @@ def test_training_is_a_bare_loop_of_descent_on_masked_weights(
     assert update.values.abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("objective", [CrossEntropy(), Aligned(), ThresholdGradient()])
+@pytest.mark.parametrize("objective", [CrossEntropy(), Aligned(0.2, "head"), ThresholdGradient()])
 def test_pruned_weights_are_exactly_zero_in_every_forward_pass(objective: Objective) -> None:
     workspace = Workspace(lambda: SmallCNN(1, CLASSES, 4), CLASSES)
     workspace.weights.fill_(5)  # left behind by another client
@@ -201,7 +201,7 @@ def test_training_is_the_same_again_whatever_the_process_did_before() -> None:
     workspace = Workspace(lambda: SmallCNN(1, CLASSES, 4), CLASSES)
     asked = task(submodel(workspace, 0.3))
     first = train(asked, shard(), workspace)
-    train(task(submodel(workspace, None, seed=9), Aligned(), client=5), shard(13, 8), workspace)
+    train(task(submodel(workspace, None, seed=9), Aligned(0.2, "head"), client=5), shard(13, 8), workspace)
     assert same(train(asked, shard(), workspace), first)
     fresh = Workspace(lambda: SmallCNN(1, CLASSES, 4), CLASSES)
     assert same(train(asked, shard(), fresh), first)
@@ -247,7 +247,7 @@ def test_the_task_is_left_as_it_came() -> None:
 
 def test_prototypes_are_hand_means_of_the_trained_network() -> None:
     workspace, samples = Workspace(Dropping, CLASSES), shard()
-    update = train(task(submodel(workspace, 0.5), Aligned(), augment=True), samples, workspace)
+    update = train(task(submodel(workspace, 0.5), Aligned(0.2, "head"), augment=True), samples, workspace)
     assert update.prototypes is not None
     assert update.prototypes.counts.tolist() == [11, 10, 0]
     images, labels = samples.batch(slice(None))

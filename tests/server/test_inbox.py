@@ -17,7 +17,7 @@ MASKABLE, ALWAYS, CLASSES, WIDTH, SAMPLES = 10, 2, 3, 4, 6
 def task(client: int, aligned: bool = True, indices: list[int] | None = None) -> Task:
     held = [0, 3, 7] if indices is None else indices
     part = Submodel(MASKABLE, torch.tensor(held, dtype=torch.int32), torch.ones(len(held)), torch.ones(ALWAYS))
-    objective = Aligned() if aligned else CrossEntropy()
+    objective = Aligned(0.2, "head") if aligned else CrossEntropy()
     return Task(5, client, 100 + client, Budget.parse("1/2"), part, objective, LocalTraining(1, 1, 0.1), None, 0)
 
 
@@ -73,8 +73,10 @@ REJECTED: dict[str, list[dict[str, Any]]] = {
         {"prototypes": prototypes(vectors=torch.ones(CLASSES, WIDTH).double())},
         {"prototypes": prototypes(counts=torch.tensor([4.0, 0.0, 2.0]))},
     ],
-    "values not finite": [
+    "values not finite or implausibly large": [
         {"values": bad(NAN)},
+        {"values": bad(3e38)},
+        {"values": bad(-1.1e6)},
         {"values": bad(INF)},
         {"values": bad(-INF)},
         {"always": bad(NAN, 2)},
@@ -86,7 +88,8 @@ REJECTED: dict[str, list[dict[str, Any]]] = {
         {"prototypes": prototypes(vectors=torch.ones(CLASSES + 1, WIDTH))},
         {"prototypes": prototypes(counts=torch.tensor([6, 0]))},
     ],
-    "prototypes not finite": [
+    "prototypes not finite or implausibly large": [
+        {"prototypes": prototypes(vectors=torch.full((CLASSES, WIDTH), 3e38))},
         {"prototypes": prototypes(vectors=torch.full((CLASSES, WIDTH), NAN))},
         {"prototypes": prototypes(vectors=torch.full((CLASSES, WIDTH), -INF))},
     ],

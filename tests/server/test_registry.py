@@ -1,10 +1,12 @@
 from fractions import Fraction
 
 import numpy as np
+import pytest
 import torch
 
 from framp import rng
 from framp.budgets import Budget
+from framp.errors import DataError
 from framp.messages import Description
 from framp.server import Registry
 
@@ -62,3 +64,22 @@ def test_a_million_clients_can_be_sampled() -> None:
     assert len(set(drawn)) == 100
     assert max(drawn) < 1_000_000
     assert 300_000 < np.mean(drawn) < 700_000  # 500,000 with a deviation of 29,000
+
+
+DESCRIBED = [Description(client, torch.full((3,), float(client)), 10) for client in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("descriptions", "message"),
+    [
+        ([DESCRIBED[0], DESCRIBED[0], DESCRIBED[1]], "not each of the 3 clients enrolled once"),
+        (DESCRIBED[:2], "not each of the 3 clients enrolled once"),
+        ([*DESCRIBED[:2], Description(3, torch.zeros(3), 10)], "not each of the 3 clients enrolled once"),
+        ([*DESCRIBED[:2], Description(2, torch.zeros(3), 0)], "client 2 has no training samples"),
+        ([*DESCRIBED[:2], Description(2, torch.zeros(4), 10)], "client 2 sent no valid descriptor"),
+        ([*DESCRIBED[:2], Description(2, torch.tensor([0, float("nan"), 0]), 10)], "client 2 sent no valid descriptor"),
+    ],
+)
+def test_descriptions_are_not_trusted(descriptions: list[Description], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Registry.enrol(BUDGETS, np.array([0, 0, 1], dtype=np.int16), descriptions)

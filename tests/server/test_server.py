@@ -137,6 +137,25 @@ def test_a_saved_state_can_be_taken_over(toy_federation: MakeFederation) -> None
     assert other.digest() == saved
 
 
+def test_a_state_of_other_tensors_is_refused(toy_federation: MakeFederation) -> None:
+    server = toy_federation().server
+    before, state = server.digest(), server.state()
+    smaller = {name: tensor[:1] if tensor.ndim else tensor for name, tensor in state.items()}
+    for wrong in ({}, smaller, state | {"more": torch.zeros(1)}, toy_federation({"recipe": "fiarse"}).server.state()):
+        with pytest.raises(ValueError, match="the state is that of another recipe or another network"):
+            server.load(wrong)
+    assert server.digest() == before
+
+
+def test_a_task_tells_nothing_about_the_others(toy_federation: MakeFederation) -> None:
+    """Tokens are never the same twice, and the task's seed is not the run's, from which all others follow."""
+    server = toy_federation({"seed": 3}).server
+    tasks = [server.task(client, round, server.inbox()) for round in (1, 2) for client in (0, 1, 0)]
+    assert len({task.token for task in tasks}) == 6
+    assert len({task.seed for task in tasks}) == 4
+    assert 3 not in {task.seed for task in tasks}
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_task_is_the_submodel_that_the_budget_allows(recipe: str, toy_federation: MakeFederation) -> None:
     server = toy_federation({"recipe": recipe, "seed": 3}).server
@@ -151,8 +170,7 @@ def test_a_task_is_the_submodel_that_the_budget_allows(recipe: str, toy_federati
         part = vector[: server.layout.maskable]
         assert torch.equal(task.submodel.values, part if task.submodel.indices is None else part[task.submodel.indices])
         assert torch.equal(task.submodel.always, vector[server.layout.maskable :])
-        assert (task.round, task.client, task.seed) == (2, client, 3)
-        assert task.token == rng.number(3, 2, client, "token")
+        assert (task.round, task.client, task.seed) == (2, client, rng.number(3, 2, client, "task"))
         assert task.training == server.training
         assert (task.prototypes is not None) == task.objective.uses_prototypes
         assert box.objection(made_up(task, server)) is None

@@ -148,11 +148,11 @@ def test_entries_that_nobody_held_stay_bitwise_as_they_are(share: float) -> None
 
 @pytest.mark.parametrize("centred", [False, True])
 def test_the_gains_are_how_far_one_step_carries(centred: bool) -> None:
-    made = backbone(personal_rate=0.4, centred=centred)
+    made = backbone(personal_rate=0.4, shared_rate=0.9, centred=centred)
     received, _, _ = updates(0.3)
     seen = [features(made, made.state(), made.descriptors.of(client)) for client in (1, 3, 4)]
-    own = sum(float(f @ f) for f in seen) / 3 * 0.4 / 3
-    others = sum(float(seen[i] @ seen[j]) for i in range(3) for j in range(3) if i != j) / 6 * 0.4 / 3
+    own = sum(float(f @ f) for f in seen) / 3 * 0.4 / 3 + 0.9 / 3
+    others = sum(float(seen[i] @ seen[j]) for i in range(3) for j in range(3) if i != j) / 6 * 0.4 / 3 + 0.9 / 3
     found = made.learn(received)
     assert found["gain_own"] == pytest.approx(own, abs=1e-12)
     assert found["gain_others"] == pytest.approx(others, abs=1e-12)
@@ -184,10 +184,14 @@ def test_with_a_head_scale_everybody_starts_near_the_initial_network_and_norms_a
     assert 0.05 < scale < 0.2  # a tenth of each layer's own scale
 
 
-def test_a_head_scale_with_a_single_client() -> None:
-    config = Config().with_values({"generation.hidden": 5, "generation.head_scale": 0.1})
-    made = Generated.configured(config, initial(), LAYOUT, Features(torch.ones(1, 7), True))
-    assert bool(torch.isfinite(made.generate(0)).all())
+@pytest.mark.parametrize("centred", [False, True])
+def test_a_head_scale_where_the_hidden_units_are_off(centred: bool) -> None:
+    for seed in range(10):
+        values = {"generation.hidden": 1, "generation.head_scale": 0.1, "generation.centred": centred, "seed": seed}
+        features = Features(torch.ones(1, 7), True)
+        made = Generated.configured(Config().with_values(values), initial(), LAYOUT, features)
+        assert bool(torch.isfinite(made.state()["head.weight"]).all())
+        assert bool(torch.isfinite(made.generate(0)).all())
 
 
 def test_the_union_model_is_generated_from_the_mean_descriptor() -> None:

@@ -147,14 +147,14 @@ def test_a_strength_lies_between_the_average_client_and_oneself(
 
 
 def test_the_served_shared_part_is_a_running_average_of_the_rounds() -> None:
-    """Weights 1, 1/2, 1/3, 1/4 and then the configured 1/4: plain means first, so that the start is soon forgotten."""
+    """Weights 1, 2/3, 1/2 (the mean in which round t weighs t) and then the configured 1/2: the start is forgotten."""
     made = network(2, 3, 1, seed=1)
     served = []
-    for value in (4.0, 8.0, 0.0, 8.0, 1.0):
+    for value in (3.0, 9.0, 1.0, 8.0, 1.0):
         made.head_bias.fill_(value)
-        made.average_served(0.25)
+        made.average_served(0.5)
         served.append(float(made.served_bias))
-    assert served == pytest.approx([4, 6, 4, 5, 4], abs=1e-12)
+    assert served == pytest.approx([3, (3 + 2 * 9) / 3, (3 + 2 * 9 + 3 * 1) / 6, 6, 3.5], abs=1e-12)
     assert made.generate(made.average)[0] == pytest.approx(1 + float(made.head[0] @ made.features(made.average)))
     made.average_served(1.0)
     assert float(made.served_bias) == 1

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from framp.errors import ConfigError
 from framp.messages import Prototypes
 from framp.stage3_objective import Aligned
 from framp.stage3_objective.prototypes import class_means, class_sums
@@ -62,13 +61,30 @@ def test_the_loss_is_cross_entropy_and_a_multiple_of_the_misalignment() -> None:
     assert float(loss) == pytest.approx(float(cross_entropy) + 0.3 * 29, abs=1e-12)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_the_heads_misalignment_is_its_cross_entropy_on_all_prototypes_there_are(reduction: str) -> None:
+    model = Linear()
+    terms = []
+    for label, vector in enumerate(PROTOTYPES.vectors[:3]):  # class 3 has none; the batch does not matter
+        logits = [
+            sum(float(w * x) for w, x in zip(row, PROTOTYPES.vectors[label], strict=True)) for row in model.weight
+        ]
+        terms.append(math.log(sum(math.exp(logit) for logit in logits)) - logits[label])
+    expected = sum(terms) / (3 if reduction == "mean" else 1)
+    objective = Aligned(0.3, "head", reduction)
+    assert float(objective.confusion(model, PROTOTYPES)) == pytest.approx(expected, abs=1e-9)
+    cross_entropy = F.cross_entropy(model.head(FEATURES), LABELS)
+    loss = objective.loss(model, FEATURES, LABELS, PROTOTYPES)
+    assert float(loss) == pytest.approx(float(cross_entropy) + 0.3 * expected, abs=1e-9)
+
+
 def test_without_a_class_that_has_both_there_is_no_term() -> None:
     nobody = Prototypes(PROTOTYPES.vectors, torch.tensor([0, 5, 0, 0]))
-    found = Aligned(1.0).misalignment(FEATURES, LABELS, nobody)
+    found = Aligned(1.0, "mse").misalignment(FEATURES, LABELS, nobody)
     assert found.shape == ()
     assert float(found) == 0
     model = Linear()
-    assert float(Aligned(9.0).loss(model, FEATURES, LABELS, nobody)) == float(
+    assert float(Aligned(9.0, "mse").loss(model, FEATURES, LABELS, nobody)) == float(
         F.cross_entropy(model.head(FEATURES), LABELS)
     )
 
@@ -130,8 +146,3 @@ def test_class_means_by_hand() -> None:
     sums, counts = class_sums(FEATURES, LABELS, 5)
     assert sums.tolist() == [[0, 1], [0, 0], [4, 8], [5, 5], [0, 0]]
     assert counts.dtype == torch.int64
-
-
-def test_an_unknown_distance_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"unknown alignment distance 'squarred'; did you mean 'squared'\?"):
-        Aligned(1.0, "squarred")

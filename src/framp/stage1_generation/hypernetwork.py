@@ -88,9 +88,9 @@ class Hypernetwork:
         self._learn_below(descriptors.to(self.inner.dtype), pull, step)
 
     def average_served(self, newest: float) -> None:
-        """Let the served b follow b; the first rounds count alike until each weighs less than `newest`."""
+        """Let the served b follow b; until a round would weigh less than `newest`, it weighs as much as its number."""
         self.steps += 1
-        self.served_bias.lerp_(self.head_bias, max(newest, 1 / int(self.steps)))
+        self.served_bias.lerp_(self.head_bias, max(newest, 2 / (int(self.steps) + 1)))
 
     def _learn_below(self, descriptors: Tensor, pull: Tensor, step: float) -> None:
         """Pass the pull on the features through the ReLU to A and a."""

@@ -1,7 +1,8 @@
-"""Representation alignment (section 4.3): L = L_CE + λ·L_R, where L_R pulls class means towards global prototypes.
+"""Representation alignment (section 4.3): L = L_CE + λ·L_R; before there is any prototype, plain cross-entropy.
 
-Only the classes that are in the batch and have a global prototype count; before there
-is any prototype the loss is plain cross-entropy.
+The paper's L_R is a distance that pulls a batch's class means towards the global prototypes, over the classes that have
+both. The other one, "head", aligns the client's head instead: it has to tell all global prototypes apart, also those
+of classes that the client does not hold and would otherwise forget.
 """
 
 from dataclasses import dataclass
@@ -12,26 +13,19 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from framp.config import Config
-from framp.errors import ConfigError, unknown
 from framp.messages import Prototypes, Submodel
 from framp.stage3_objective.prototypes import class_means
-
-DISTANCES = ("mse", "squared", "euclidean")
 
 
 @final
 @dataclass(frozen=True)
 class Aligned:
-    """Cross-entropy plus λ times the distance of the batch's class means from the global prototypes."""
+    """Cross-entropy plus λ times the misalignment with the global prototypes."""
 
-    weight: float = 0.1
-    distance: str = "mse"
+    weight: float
+    distance: str
     reduction: str = "mean"
     uses_prototypes: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.distance not in DISTANCES:
-            raise ConfigError(unknown("alignment distance", self.distance, DISTANCES))
 
     @classmethod
     def configured(cls, config: Config) -> "Aligned":
@@ -45,10 +39,18 @@ class Aligned:
         cross_entropy = F.cross_entropy(model.head(features), labels)  # type: ignore[operator]
         if prototypes is None:
             return cross_entropy
+        if self.distance == "head":
+            return cross_entropy + self.weight * self.confusion(model, prototypes)
         return cross_entropy + self.weight * self.misalignment(features, labels, prototypes)
 
+    def confusion(self, model: nn.Module, prototypes: Prototypes) -> Tensor:
+        """Return L_R of the head: its cross-entropy on the global prototypes, over the classes that have one."""
+        classes = prototypes.counts.nonzero().squeeze(1)
+        logits = model.head(prototypes.vectors[classes])  # type: ignore[operator]
+        return F.cross_entropy(logits, classes, reduction=self.reduction)
+
     def misalignment(self, features: Tensor, labels: Tensor, prototypes: Prototypes) -> Tensor:
-        """Return L_R: the distance of class means and prototypes, over the classes that have both."""
+        """Return the paper's L_R: the distance of class means and prototypes, over the classes that have both."""
         batch = class_means(features, labels, len(prototypes.counts))
         both = (batch.counts > 0) & (prototypes.counts > 0)
         if not bool(both.any()):
