@@ -88,6 +88,16 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
+class SharedConfig:
+    """Stage 1: the one model of the methods that have one for everybody; as published unless set otherwise."""
+
+    rate: float = setting(1.0, "rate at which the model follows the mean of the participants' changes")
+    served_average: float = setting(
+        1.0, "models in use have its running average; this is the newest round's weight, 1 for no average"
+    )
+
+
+@dataclass(frozen=True)
 class GenerationConfig:
     """Stage 1: the hypernetwork and how it learns."""
 
@@ -102,7 +112,7 @@ class GenerationConfig:
     head_scale: float = setting(0.0, "initial head weights, as a multiple of each layer's own scale")
     centred: bool = setting(True, "the head sees hidden features less those of the average client")
     served_strength: float = setting(
-        0.5, "how personal the models in use are: 1 as they are trained, 0 the average client's"
+        0.4, "how personal the models in use are: 1 as they are trained, 0 the average client's"
     )
     served_average: float = setting(
         0.1, "models in use have the shared part's running average; this is the newest round's weight, 1 for no average"
@@ -164,6 +174,7 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     federation: FederationConfig = field(default_factory=FederationConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    shared: SharedConfig = field(default_factory=SharedConfig)
     generation: GenerationConfig = field(default_factory=GenerationConfig)
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -326,11 +337,15 @@ def _check(config: Config) -> None:
     _at_least(config, 1, "evaluation.every", "evaluation.batch", "checkpoint.every")
     _at_least(config, 0, "seed", "partition.seed", "data.image_size", "generation.head_scale", "alignment.weight")
     _at_least(config, 0, "training.rate", "generation.shared_rate", "generation.personal_rate")
-    _at_least(config, 0, "engine.inbox_bytes")
-    for key in ("served_strength", "served_average"):
-        value = getattr(config.generation, key)
+    _at_least(config, 0, "engine.inbox_bytes", "shared.rate")
+    generation = config.generation
+    for key, value in (
+        ("shared.served_average", config.shared.served_average),
+        ("generation.served_average", generation.served_average),
+        ("generation.served_strength", generation.served_strength),
+    ):
         if not 0 <= value <= 1:
-            raise ConfigError(f"generation.{key} is {value}; it has to lie between 0 and 1")
+            raise ConfigError(f"{key} is {value}; it has to lie between 0 and 1")
     if not 0 < config.partition.alpha < float("inf"):
         raise ConfigError(f"partition.alpha is {config.partition.alpha}; it has to be a number above 0")
     federation, clients = config.federation, config.partition.clients

@@ -124,8 +124,9 @@ def test_one_participant_by_hand_with_the_average_client_as_the_centre() -> None
     # h(3) = (7, 0), h(1) = (3, 0), so f = (4, 0);  w = b + W f
     assert made.features(descriptor).tolist() == [4, 0]
     assert made.generate(descriptor).tolist() == [4.5, -4, 9]
-    assert made.serve(descriptor, strength=0.25).tolist() == [1.5, -1, 3]
-    assert made.generate(tensor([1])).tolist() == made.serve(descriptor, strength=0).tolist() == [0.5, 0, 1]
+    assert made.between(made.head_bias, descriptor, strength=0.25).tolist() == [1.5, -1, 3]
+    assert made.between(tensor([0, 1, 2]), descriptor, strength=0.25).tolist() == [1, 0, 4]
+    assert made.generate(tensor([1])).tolist() == made.between(made.head_bias, descriptor, 0).tolist() == [0.5, 0, 1]
     block = Block(torch.tensor([0, 2]), tensor([[0.1, -0.3]]), torch.ones(2, dtype=torch.float64))
     made.learn(descriptor.unsqueeze(0), [block], shared_rate=0.5, personal_rate=0.2, by_holders=True)
     # W += β Δ fᵀ: 0.2·0.1·4 = 0.08 and 0.2·(-0.3)·4 = -0.24
@@ -143,21 +144,8 @@ def test_a_strength_lies_between_the_average_client_and_oneself(
     network, descriptors, _, _ = problem
     own, average = network.generate(descriptors[0]), network.generate(network.average)
     expected = strength * own + (1 - strength) * average
-    torch.testing.assert_close(network.serve(descriptors[0], strength), expected, atol=1e-10, rtol=0)
-
-
-def test_the_served_shared_part_is_a_running_average_of_the_rounds() -> None:
-    """Weights 1, 2/3, 1/2 (the mean in which round t weighs t) and then the configured 1/2: the start is forgotten."""
-    made = network(2, 3, 1, seed=1)
-    served = []
-    for value in (3.0, 9.0, 1.0, 8.0, 1.0):
-        made.head_bias.fill_(value)
-        made.average_served(0.5)
-        served.append(float(made.served_bias))
-    assert served == pytest.approx([3, (3 + 2 * 9) / 3, (3 + 2 * 9 + 3 * 1) / 6, 6, 3.5], abs=1e-12)
-    assert made.generate(made.average)[0] == pytest.approx(1 + float(made.head[0] @ made.features(made.average)))
-    made.average_served(1.0)
-    assert float(made.served_bias) == 1
+    found = network.between(network.head_bias, descriptors[0], strength)
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
 
 
 @given(problems())

@@ -61,6 +61,21 @@ def test_a_change_of_zero_is_held_all_the_same() -> None:
         assert backbone.vector.tolist() == expected
 
 
+def test_a_rate_and_a_running_average_of_what_is_served() -> None:
+    backbone = Shared(torch.tensor([0.0, 1.0], dtype=torch.float64), rate=2.0, served_average=0.1)
+    backbone.learn([update(0, 1, [2.0], [1.0]), update(1, 1, [4.0], [0.0])])  # moves by 2·3 and 2·½
+    backbone.learn([update(0, 1, [-3.0], [0.5])])
+    assert backbone.generate(0).tolist() == [0, 3]
+    # the second round weighs 2/3 beside the first round's 1/3: (6 + 2·0)/3, (2 + 2·3)/3
+    for served in (backbone.serve(0), backbone.generate_union()):
+        torch.testing.assert_close(served, torch.tensor([2, 8 / 3], dtype=torch.float64), atol=1e-15, rtol=0)
+    other = Shared(torch.zeros(2, dtype=torch.float64), rate=2.0, served_average=0.1)
+    other.load(backbone.state())
+    backbone.learn([update(0, 1, [1.0], [0.5])])
+    other.learn([update(0, 1, [1.0], [0.5])])
+    assert other.serve(0).tolist() == backbone.serve(0).tolist()
+
+
 @given(st.integers(1, 30), st.integers(1, 5), st.integers(0, 3), st.data())
 def test_learning_is_the_transcribed_mean(maskable: int, participants: int, always: int, data: st.DataObject) -> None:
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 10**6)))

@@ -12,6 +12,7 @@ from framp.errors import ConfigError
 from framp.layout import ParameterLayout
 from framp.stage1_generation.descriptors import Descriptors
 from framp.stage1_generation.hypernetwork import Hypernetwork
+from framp.stage1_generation.served import Served
 from framp.stage1_generation.updates import MaskedUpdate, blocks
 
 
@@ -25,6 +26,7 @@ class Generated:
         self.descriptors, self.config = descriptors, config
         generator = rng.torch_generator(seed, rng.NOBODY, rng.NOBODY, "hypernetwork")
         self.network = Hypernetwork.initialised(config.hidden, initial, descriptors.mean(), config.centred, generator)
+        self.shared = Served(self.network.head_bias, config.served_average)
         if config.head_scale > 0:
             self.network.scatter(layer_scales(initial, layout) * (config.head_scale / self._typical_norm()), generator)
 
@@ -48,11 +50,11 @@ class Generated:
 
     def serve(self, client: int) -> Tensor:
         """Return the model that a client is given to use: as personal as the configuration says."""
-        return self.network.serve(self.descriptors.of(client), self.config.served_strength)
+        return self.network.between(self.shared.vector, self.descriptors.of(client), self.config.served_strength)
 
     def generate_union(self) -> Tensor:
         """Return the average client's model, as it is used."""
-        return self.network.serve(self.descriptors.mean(), 1)
+        return self.network.between(self.shared.vector, self.descriptors.mean(), 1)
 
     def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
         """Move φ so that generated weights follow the trained ones; report the gain.
@@ -68,19 +70,19 @@ class Generated:
             self.config.personal_rate,
             self.config.shared_mean == "holders",
         )
-        self.network.average_served(self.config.served_average)
+        self.shared.follow()
         products = (self.config.shared_rate + self.config.personal_rate * features @ features.T) / len(updates)
         own = products.diagonal().mean()
         others = (products.sum() - products.diagonal().sum()) / max(len(updates) * (len(updates) - 1), 1)
         return {"gain_own": float(own), "gain_others": float(others)}
 
     def state(self) -> dict[str, Tensor]:
-        """Return φ."""
-        return self.network.state()
+        """Return φ, and what is served of its shared part."""
+        return {**self.network.state(), **self.shared.state()}
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Take over a saved φ."""
-        for name, tensor in self.network.state().items():
+        """Take over what was saved."""
+        for name, tensor in self.state().items():
             tensor.copy_(state[name])
 
 

@@ -8,9 +8,6 @@ W holds what is personal. Without centring, f(v) = ReLU(A v + a), as a plain two
 For participants n with Δ_n = M_n ⊙ (trained − received), the vector-Jacobian product of the linear head is exact
 without autograd: ∂W = −mean_n Δ_n f_nᵀ, ∂b = −mean_n Δ_n, ∂f_n = −Wᵀ Δ_n. The sign is that of descent: generated
 weights move towards trained ones. W is changed in place, row-sparse, with no buffer of its size.
-
-Models in use are made of a running average of b over the rounds: which clients happened to take part in the last round
-moves b more than one round teaches it.
 """
 
 from collections.abc import Iterable
@@ -29,7 +26,6 @@ class Hypernetwork:
     ) -> None:
         self.inner, self.inner_bias = inner, inner_bias
         self.head, self.head_bias = head, head_bias
-        self.served_bias, self.steps = head_bias.clone(), torch.zeros((), dtype=torch.int64)
         self.average, self.centred = average.to(inner.dtype), centred
 
     @classmethod
@@ -60,12 +56,12 @@ class Hypernetwork:
 
     def generate(self, descriptor: Tensor) -> Tensor:
         """Return the model of a descriptor, w = b + W f(v), to be trained."""
-        return torch.addmv(self.head_bias, self.head, self.features(descriptor))
+        return self.between(self.head_bias, descriptor, 1)
 
-    def serve(self, descriptor: Tensor, strength: float) -> Tensor:
-        """Return the model to be used: of the averaged b, between the average client's (strength 0) and its own (1)."""
+    def between(self, bias: Tensor, descriptor: Tensor, strength: float) -> Tensor:
+        """Return the model over some b that lies between the average client's (strength 0) and a client's own (1)."""
         features = strength * self.features(descriptor) + (1 - strength) * self.features(self.average)
-        return torch.addmv(self.served_bias, self.head, features)
+        return torch.addmv(bias, self.head, features)
 
     def learn(
         self, descriptors: Tensor, blocks: Iterable[Block], shared_rate: float, personal_rate: float, by_holders: bool
@@ -87,11 +83,6 @@ class Hypernetwork:
             block.put(self.head_bias, bias)
         self._learn_below(descriptors.to(self.inner.dtype), pull, step)
 
-    def average_served(self, newest: float) -> None:
-        """Let the served b follow b; until a round would weigh less than `newest`, it weighs as much as its number."""
-        self.steps += 1
-        self.served_bias.lerp_(self.head_bias, max(newest, 2 / (int(self.steps) + 1)))
-
     def _learn_below(self, descriptors: Tensor, pull: Tensor, step: float) -> None:
         """Pass the pull on the features through the ReLU to A and a."""
         if self.centred:
@@ -108,6 +99,4 @@ class Hypernetwork:
             "inner.bias": self.inner_bias,
             "head.weight": self.head,
             "head.bias": self.head_bias,
-            "head.served_bias": self.served_bias,
-            "steps": self.steps,
         }

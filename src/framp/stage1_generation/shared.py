@@ -8,54 +8,58 @@ from torch import Tensor
 from framp.config import Config
 from framp.layout import ParameterLayout
 from framp.stage1_generation.descriptors import Descriptors
+from framp.stage1_generation.served import Served
 from framp.stage1_generation.updates import Block, MaskedUpdate, blocks
 
 
 class Shared:
-    """w_j ← w_j + (sum of the changes of j) / (number of participants that held j); entries nobody held stay."""
+    """w_j ← w_j + rate · (sum of the changes of j) / (number of participants that held j); what nobody held stays."""
 
     @staticmethod
     def counted(block: Block) -> Tensor | float:
         """Return among how many participants the changes of each entry are shared out."""
         return block.holders
 
-    def __init__(self, initial: Tensor) -> None:
-        self.vector = initial
+    def __init__(self, initial: Tensor, rate: float = 1.0, served_average: float = 1.0) -> None:
+        self.vector, self.rate = initial, rate
+        self.served = Served(initial, served_average)
 
     @classmethod
     def configured(
         cls, config: Config, initial: Tensor, layout: ParameterLayout, descriptors: Descriptors | None
     ) -> "Shared":
         """Start at the initial network."""
-        return cls(initial)
+        return cls(initial, config.shared.rate, config.shared.served_average)
 
     def generate(self, client: int) -> Tensor:
         """Return a copy of the shared vector, whoever asks."""
         return self.vector.clone()
 
     def serve(self, client: int) -> Tensor:
-        """Return a copy of the shared vector, whoever asks."""
-        return self.vector.clone()
+        """Return a copy of what is in use of the shared vector, whoever asks."""
+        return self.served.vector.clone()
 
     def generate_union(self) -> Tensor:
-        """Return a copy of the shared vector."""
-        return self.vector.clone()
+        """Return a copy of what is in use of the shared vector."""
+        return self.served.vector.clone()
 
     def learn(self, updates: Sequence[MaskedUpdate]) -> dict[str, float]:
         """Move each entry by the mean of its changes."""
         for block in blocks(updates):
             part = block.of(self.vector)
-            part += block.changes.sum(dim=0) / torch.as_tensor(self.counted(block)).clamp(min=1)
+            part += self.rate * block.changes.sum(dim=0) / torch.as_tensor(self.counted(block)).clamp(min=1)
             block.put(self.vector, part)
+        self.served.follow()
         return {}
 
     def state(self) -> dict[str, Tensor]:
-        """Return the shared vector."""
-        return {"shared": self.vector}
+        """Return the shared vector, and what is served of it."""
+        return {"shared": self.vector, **self.served.state()}
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Take over a saved vector."""
-        self.vector.copy_(state["shared"])
+        """Take over what was saved."""
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
 
 
 class SharedWhereMoved(Shared):
