@@ -36,7 +36,7 @@ test: check ## Lint, format and type checks, then all tests but the slow ones
 
 .PHONY: test-slow
 test-slow: $(READY) ## The slow tests; FRAMP_TEST_DATA names a folder with cifar10/ for those that need real data
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow -rP
 
 .PHONY: bench
 bench: $(READY) ## Benchmarks: speed and memory as ratios inside one run

@@ -1,13 +1,18 @@
-"""Run all benchmarks, or those named: python -m benchmarks [rounds] [server] [memory]."""
+"""Run all benchmarks, or those named: python -m benchmarks [rounds] [server] [memory] [partitions]."""
 
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import memory, rounds, server_step
+from benchmarks import memory, partitions, rounds, server_step
 
-ALL = {"rounds": rounds.figures, "server": server_step.figures, "memory": memory.figures}
+ALL = {
+    "rounds": rounds.figures,
+    "server": server_step.figures,
+    "memory": memory.figures,
+    "partitions": partitions.figures,
+}
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured ratio and the bar that it has to stay below."""
+    """One measured figure and the bar that it has to stay below."""
 
     name: str
     value: float

@@ -1,18 +1,29 @@
 #!/usr/bin/env bash
-# The five methods on CIFAR-10 at 16×16, matched and independent test split, three seeds. Runs what is missing.
+# The five methods on CIFAR-10 at 16×16, matched and independent test split, three seeds; then, as a control, FIARSE
+# with the running average that FRAMP's models have. Runs what is missing.
 # usage: run.sh FOLDER_OF_CIFAR10_PARQUET [JOBS]
 set -euo pipefail
 data=$1 jobs=${2:-1}
 here=$(cd "$(dirname "$0")" && pwd)
 runs=${RUNS:-runs/cifar10-small}
-for split in matched independent; do
-  framp compare cifar10-small --recipes framp,framp-no-alignment,framp-onehot,fiarse,fedavg --seeds 0,1,2 \
-    --set data.path="$data" --set partition.test=$split --jobs "$jobs" --out "$runs/$split"
-  mkdir -p "$here/$split"
-  cp "$runs/$split"/{table.md,table.csv,differences.csv,summary.json} "$here/$split/"
-  cp -r "$runs/$split/figures" "$here/$split/"
-  for run in "$runs/$split"/*-seed*; do
-    mkdir -p "$here/$split/$(basename "$run")"
-    cp "$run"/{results.json,config.toml,partition.json} "$here/$split/$(basename "$run")/"
+
+compare() { # folder, recipes, settings
+  local folder=$1 recipes=$2
+  shift 2
+  framp compare cifar10-small --recipes "$recipes" --seeds 0,1,2 --set data.path="$data" --jobs "$jobs" \
+    --out "$runs/$folder" "${@/#/--set=}"
+  mkdir -p "$here/$folder"
+  cp "$runs/$folder"/{table.md,summary.json,*.csv} "$here/$folder/"
+  cp -r "$runs/$folder/figures" "$here/$folder/"
+  for run in "$runs/$folder"/*-seed*; do
+    mkdir -p "$here/$folder/$(basename "$run")"
+    cp "$run"/{results.json,config.toml,partition.json} "$here/$folder/$(basename "$run")/"
   done
+}
+
+for split in matched independent; do
+  compare $split framp,framp-no-alignment,framp-onehot,fiarse,fedavg partition.test=$split
+done
+for split in matched independent; do
+  compare $split-averaged fiarse partition.test=$split shared.served_average=0.1
 done
