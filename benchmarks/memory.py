@@ -12,6 +12,7 @@ import torch
 
 from benchmarks.server_step import framp_step, server
 from benchmarks.timing import Figure
+from framp.stage1_generation import Generated
 
 
 def rss(kind: str) -> int:
@@ -30,7 +31,9 @@ def resnet_step() -> dict[str, float]:
     framp = server()
     for _ in range(2):
         framp_step(framp)
-    network = sum(tensor.nbytes for tensor in framp.method.backbone.state().values())
+    backbone = framp.method.backbone
+    assert isinstance(backbone, Generated)
+    network = sum(tensor.nbytes for tensor in backbone.network.state().values())  # the running average is beyond it
     return {"beyond": rss("VmHWM") - before - network, "network": network, "vector": 4 * framp.layout.size}
 
 
@@ -51,7 +54,7 @@ def registered(clients: int) -> dict[str, float]:
 def in_a_process(expression: str) -> dict[str, float]:
     """Evaluate one of this module's functions in a fresh interpreter."""
     code = f"import torch; torch.set_num_threads(1); from benchmarks.memory import *; print(json.dumps({expression}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
 

@@ -5,7 +5,7 @@ weights, and merges by the mean over the non-zero differences of each entry.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +17,9 @@ from framp import rng
 from framp.budgets import Budget, assign
 from framp.config import Config, ModelConfig
 from framp.federation import build_server
-from framp.messages import Description, Prototypes, Task, Update
+from framp.messages import Description, Message, Prototypes, Task, Update
 from framp.models import NamedArchitecture
-from framp.server import Registry, Server
+from framp.server import Registry, Server, play
 from framp.stage2_extraction.threshold import kth_magnitude
 
 PARTICIPANTS = 10
@@ -27,8 +27,8 @@ PARTICIPANTS = 10
 
 def registry(config: Config, clients: int) -> Registry:
     """Return a registry of clients with random descriptors."""
-    vectors = torch.randn(clients, 128, generator=rng.torch_generator(0, 0, 0, "benchmark descriptors"))
-    descriptions = [Description(client, vectors[client], 500) for client in range(clients)]
+    generator = rng.torch_generator(0, 0, 0, "benchmark descriptors")
+    descriptions = (Description(client, torch.randn(128, generator=generator), 500) for client in range(clients))
     return Registry.enrol(config.budgets, assign(config.budgets, config.federation.shares, clients), descriptions)
 
 
@@ -41,25 +41,34 @@ def server(recipe: str = "framp", model: str = "resnet18", clients: int = 100) -
     return build_server(config, NamedArchitecture(config.model, 3, 10), (3, 32, 32), 10, registry(config, clients))
 
 
-def answer(task: Task) -> Update:
-    """Make an update without training, in the time of one pass over the values."""
-    prototypes = None
-    if task.objective.uses_prototypes:
-        counts = torch.zeros(10, dtype=torch.int64)
+class Answering:
+    """An engine whose clients answer in the time of one pass over the values, in the task's own memory."""
+
+    def __init__(self, prototypes: Tensor) -> None:
+        counts = torch.zeros(len(prototypes), dtype=torch.int64)
         counts[:5] = 100
-        prototypes = Prototypes(torch.zeros(10, 512), counts)
-    values = task.submodel.values * 0.01
-    return Update(task.round, task.client, task.token, values, task.submodel.always * 0.01, prototypes, 0.0)
+        self.prototypes = Prototypes(torch.zeros_like(prototypes), counts)
+
+    def exchange(self, messages: Iterable[Message]) -> Iterator[Update]:
+        """Answer each task."""
+        return map(self.answer, messages)
+
+    def answer(self, task: Message) -> Update:
+        """Make an update without training."""
+        assert isinstance(task, Task)
+        submodel = task.submodel
+        values, always = submodel.values.mul_(0.01), submodel.always.mul_(0.01)
+        prototypes = self.prototypes if task.objective.uses_prototypes else None
+        return Update(task.round, task.client, task.token, values, always, prototypes, 0.0)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
 
 
 def framp_step(server: Server) -> None:
-    """Generate 10 full models, select, take the answers in, merge."""
-    inbox = server.inbox()
-    for client in server.sample(1):
-        task = server.task(client, 1, inbox)
-        inbox.receive(answer(task))
-    server.merge(inbox)
-    inbox.close()
+    """Play a round in which only the server works: generate 10 full models, select, take the answers in, merge."""
+    report = play(server, Answering(server.prototypes.vectors), 1)
+    assert report.accepted == PARTICIPANTS, report.rejected
 
 
 def maskable(model: nn.Module) -> list[Tensor]:

@@ -151,7 +151,7 @@ class EngineConfig:
 
     name: str = setting("serial", "one process, or one worker process a core", ("serial", "processes"))
     workers: int = setting(2, "worker processes")
-    inbox_bytes: int = setting(16 << 20, "updates that the server keeps in memory during a round; more wait on disk")
+    inbox_bytes: int = setting(8 << 20, "updates that the server keeps in memory during a round; more wait on disk")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from framp.client.client import ClientData
 from framp.config import Config
 from framp.data import Dataset, load, partition
 from framp.engines import Engine, Processes, Serial
+from framp.engines.allocator import give_back_freed_memory
 from framp.evaluation import Evaluation, evaluate
 from framp.layout import ParameterLayout
 from framp.messages import Describe, Description, LocalTraining
@@ -123,7 +124,7 @@ def enrol(config: Config, engine: Engine) -> Registry:
     clients, features = config.partition.clients, find(config.recipe).wants_features
     extractor = rng.number(config.seed, rng.NOBODY, rng.NOBODY, "feature extractor")
     asked = (Describe(client, extractor, features) for client in range(clients))
-    descriptions = [reply for reply in engine.exchange(asked) if isinstance(reply, Description)]
+    descriptions = (reply for reply in engine.exchange(asked) if isinstance(reply, Description))
     return Registry.enrol(config.budgets, assign(config.budgets, config.federation.shares, clients), descriptions)
 
 
@@ -139,10 +140,13 @@ def build_server(
     """Set the recipe's parts up over a registry, for a network over images [C, H, W] of some shape."""
     recipe = find(config.recipe)
     model = initialised(architecture, config.seed)
-    layout = ParameterLayout.of(model)
+    layout, width = ParameterLayout.of(model), feature_width(model, image)
+    initial = layout.flatten(model)
+    del model
+    give_back_freed_memory()
     descriptors = None if recipe.descriptors is None else recipe.descriptors.configured(config, registry.descriptors)
     method = Method(
-        recipe.backbone.configured(config, layout.flatten(model), layout, descriptors),
+        recipe.backbone.configured(config, initial, layout, descriptors),
         recipe.extractor.configured(config),
         recipe.objective.configured(config),
     )
@@ -152,7 +156,7 @@ def build_server(
         layout,
         registry,
         LocalTraining(training.steps, training.batch, training.rate, config.data.augment),
-        GlobalPrototypes(classes, feature_width(model, image), layout.dtype, config.alignment.average == "weighted"),
+        GlobalPrototypes(classes, width, layout.dtype, config.alignment.average == "weighted"),
         config.federation.participants,
         config.seed,
         config.engine.inbox_bytes,

@@ -244,6 +244,13 @@ def test_the_interpreter_ends_although_nobody_closed_the_engine(tmp_path: Path) 
     assert done.stderr == ""
 
 
+def test_a_script_that_workers_cannot_import_is_an_error_although_the_luggage_is_large() -> None:
+    """A worker imports the main script; one read from standard input has no file, so the worker ends early."""
+    done = subprocess.run([sys.executable, "-"], input=FORGETFUL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "a worker process ended with exit code 1 before it was ready" in done.stderr
+
+
 @pytest.mark.parametrize("architecture", [lambda: SmallCNN(1, 4, 4), type("Local", (SmallCNN,), {})])
 def test_a_model_that_cannot_be_sent_is_named(architecture: Architecture, data: ClientData) -> None:
     with pytest.raises(ModelError) as caught:

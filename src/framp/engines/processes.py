@@ -20,6 +20,7 @@ import torch
 
 from framp.client import Client
 from framp.client.client import ClientData
+from framp.engines.allocator import keep_freed_memory
 from framp.errors import FrampError, ModelError
 from framp.messages import Message, Reply
 from framp.models import Architecture
@@ -43,7 +44,7 @@ class Processes:
 
     def __init__(self, architecture: Architecture, data: ClientData, workers: int) -> None:
         try:
-            luggage = pickle.dumps((architecture, data))
+            self._luggage = pickle.dumps((architecture, data))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ModelError(
                 f"the model cannot be sent to worker processes ({error}); "
@@ -55,7 +56,7 @@ class Processes:
         self._end = Finalize(self, _end, (self._workers,), exitpriority=10)
         for _ in range(workers):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, luggage), daemon=True)
+            process = context.Process(target=_work, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
             self._workers.append(_Worker(process, ours))
@@ -67,19 +68,32 @@ class Processes:
         self._settle()
         stream = iter(messages)
         for worker in self._workers:
-            if not _send_next(stream, worker):
+            if not self._send_next(stream, worker):
                 break
         while busy := {worker.connection: worker for worker in self._workers if worker.busy}:
             for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
                 worker = busy[connection]
                 reply = _receive(worker)
-                _send_next(stream, worker)
+                self._send_next(stream, worker)
                 yield reply
+                del reply  # its memory is the next message's
 
     def close(self) -> None:
         """End the workers; what they are busy with is of no use any more."""
         self._end()
+
+    def _send_next(self, stream: Iterator[Message], worker: _Worker) -> bool:
+        message = next(stream, None)
+        if message is None:
+            return False
+        if not worker.ready:
+            _write(worker, self._luggage)
+            _read(worker)
+            worker.ready = True
+        _write(worker, pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        worker.busy = True
+        return True
 
     def _settle(self) -> None:
         """Wait for the replies that nobody read because an exchange was broken off, so that the next gets its own."""
@@ -104,19 +118,11 @@ def _end(workers: list[_Worker]) -> None:
     workers.clear()
 
 
-def _send_next(stream: Iterator[Message], worker: _Worker) -> bool:
-    message = next(stream, None)
-    if message is None:
-        return False
-    if not worker.ready:
-        _read(worker)
-        worker.ready = True
+def _write(worker: _Worker, message: bytes) -> None:
     try:
-        worker.connection.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        worker.connection.send_bytes(message)
     except OSError:
         raise _death(worker) from None
-    worker.busy = True
-    return True
 
 
 def _receive(worker: _Worker) -> Reply:
@@ -141,14 +147,18 @@ def _death(worker: _Worker) -> FrampError:
     how = f"with exit code {code}" if code is None or code >= 0 else f"by signal {-code}"
     if code == -signals.SIGKILL:
         how += ", probably for want of memory: lower engine.workers"
+    if not worker.ready:
+        return FrampError(f"a worker process ended {how} before it was ready; what it printed above says why")
     return FrampError(f"a worker process ended {how}; resume the run")
 
 
-def _work(connection: Connection, luggage: bytes) -> None:
+def _work(connection: Connection) -> None:
     for signal in (signals.SIGINT, signals.SIGTERM):  # a terminal sends them to all; the server decides when to end
         signals.signal(signal, signals.SIG_IGN)
     torch.set_num_threads(1)
+    keep_freed_memory()
     with contextlib.suppress(EOFError, OSError):  # the server has ended
+        luggage = connection.recv_bytes()
         try:
             client = Client(*pickle.loads(luggage))
         except Exception as error:

@@ -12,6 +12,8 @@ from framp.budgets import Budget
 from framp.errors import DataError
 from framp.messages import Description
 
+_INCOMPLETE = "not each of the {} clients enrolled once; start again"
+
 
 @dataclass(frozen=True, eq=False)
 class Registry:
@@ -27,23 +29,24 @@ class Registry:
 
     @classmethod
     def enrol(cls, budgets: Iterable[Budget], group: np.ndarray, descriptions: Iterable[Description]) -> "Registry":
-        """Register clients by their descriptions, in whatever order those arrive; they are not trusted."""
-        ordered = sorted(descriptions, key=lambda description: description.client)
-        if [description.client for description in ordered] != list(range(len(group))):
-            raise DataError(f"not each of the {len(group)} clients enrolled once; start again")
-        for description in ordered:
+        """File clients' descriptions one by one, in whatever order they arrive; they are not trusted."""
+        samples = np.zeros(len(group), dtype=np.int64)
+        descriptors: Tensor | None = None
+        for description in descriptions:
+            client, vector = description.client, description.vector
+            if not 0 <= client < len(group) or samples[client]:
+                raise DataError(_INCOMPLETE.format(len(group)))
             if description.samples < 1:
-                raise DataError(f"client {description.client} has no training samples; give it some or leave it out")
-            if description.vector.shape != ordered[0].vector.shape or not description.vector.isfinite().all():
-                raise DataError(
-                    f"client {description.client} sent no valid descriptor; look at its data, or leave it out"
-                )
-        return cls(
-            tuple(budgets),
-            group,
-            np.array([description.samples for description in ordered], dtype=np.int64),
-            torch.stack([description.vector for description in ordered]),
-        )
+                raise DataError(f"client {client} has no training samples; give it some or leave it out")
+            if descriptors is None:
+                descriptors = torch.empty(len(group), *vector.shape, dtype=vector.dtype)
+            if vector.shape != descriptors.shape[1:] or not vector.isfinite().all():
+                raise DataError(f"client {client} sent no valid descriptor; look at its data, or leave it out")
+            samples[client] = description.samples
+            descriptors[client] = vector
+        if descriptors is None or not samples.all():
+            raise DataError(_INCOMPLETE.format(len(group)))
+        return cls(tuple(budgets), group, samples, descriptors)
 
     def __len__(self) -> int:
         return len(self.group)

@@ -36,6 +36,7 @@ def play(server: Server, engine: Engine, round: int) -> RoundReport:
         with working:
             assert isinstance(update, Update)
             inbox.receive(update)
+        del update  # its memory is the next task's
     with working:
         diagnostics = server.merge(inbox)
         inbox.close()

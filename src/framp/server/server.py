@@ -109,7 +109,7 @@ class Server:
         maskable = self.layout.maskable
         weights = vector[:maskable]
         indices = self.method.extractor.select(weights, self.require(budget))
-        values = weights if indices is None else weights[indices]
+        values = weights if indices is None else weights.index_select(0, indices)
         return Submodel(maskable, indices, values, vector[maskable:].clone())
 
     def state(self) -> dict[str, Tensor]:

@@ -34,3 +34,4 @@ class Stopwatch:
                 except StopIteration:
                     return
             yield item
+            del item  # its memory is the next one's

@@ -28,7 +28,8 @@ class Generated:
         self.network = Hypernetwork.initialised(config.hidden, initial, descriptors.mean(), config.centred, generator)
         self.shared = Served(self.network.head_bias, config.served_average)
         if config.head_scale > 0:
-            self.network.scatter(layer_scales(initial, layout) * (config.head_scale / self._typical_norm()), generator)
+            scales = layer_scales(initial, layout).mul_(config.head_scale / self._typical_norm())
+            self.network.scatter(scales, generator)
 
     @classmethod
     def configured(

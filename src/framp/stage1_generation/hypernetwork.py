@@ -32,13 +32,13 @@ class Hypernetwork:
     def initialised(
         cls, hidden: int, target: Tensor, average: Tensor, centred: bool, generator: torch.Generator
     ) -> "Hypernetwork":
-        """Start at a conventionally initialised network `target` for everybody; W is zero."""
+        """Start at a conventionally initialised network `target` for everybody, which becomes b; W is zero."""
         dimensions = average.numel()
         bound = dimensions**-0.5
         inner = torch.empty(hidden, dimensions, dtype=target.dtype).uniform_(-bound, bound, generator=generator)
         inner_bias = torch.empty(hidden, dtype=target.dtype).uniform_(-bound, bound, generator=generator)
         head = torch.zeros(target.numel(), hidden, dtype=target.dtype)
-        return cls(inner, inner_bias, head, target.clone(), average, centred)
+        return cls(inner, inner_bias, head, target, average, centred)
 
     def scatter(self, scales: Tensor, generator: torch.Generator) -> None:
         """Start W at random, with a standard deviation for each entry of the vector."""

@@ -5,6 +5,8 @@ the exact threshold θ is found among those few. Blocks stay in the processor's 
 vector is partitioned: the answer is always exact.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -19,22 +21,28 @@ def top_indices(weights: Tensor, k: int) -> Tensor:
     """Return the indices of the k largest magnitudes, ascending int32; of equal magnitudes the lower index wins."""
     values = np.ascontiguousarray(weights.detach().numpy())
     theta = kth_magnitude(values, k)
-    magnitude = np.empty(_BLOCK, dtype=values.dtype)
-    kept = np.empty(_BLOCK, dtype=bool)
-    chosen = []
+    ties_kept = k - sum(int(np.count_nonzero(magnitudes > theta)) for _, magnitudes in _blocks(values))
+    indices = np.empty(k, dtype=np.int32)
+    filled = 0
+    for start, magnitudes in _blocks(values):
+        kept = magnitudes >= theta
+        ties = np.flatnonzero(magnitudes == theta)
+        kept[ties[ties_kept:]] = False
+        ties_kept -= min(ties_kept, len(ties))
+        found = np.flatnonzero(kept)
+        indices[filled : filled + len(found)] = found + start
+        filled += len(found)
+    if filled < k:
+        raise ValueError("the weights hold values that are not a number")
+    return torch.from_numpy(indices)
+
+
+def _blocks(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the start and the magnitudes of each block; the next takes the place of the last."""
+    magnitudes = np.empty(_BLOCK, dtype=values.dtype)
     for start in range(0, len(values), _BLOCK):
         block = values[start : start + _BLOCK]
-        np.abs(block, out=magnitude[: len(block)])
-        np.greater_equal(magnitude[: len(block)], theta, out=kept[: len(block)])
-        chosen.append((np.flatnonzero(kept[: len(block)]) + start).astype(np.int32))
-    indices = np.concatenate(chosen)
-    surplus = len(indices) - k
-    if surplus < 0:
-        raise ValueError("the weights hold values that are not a number")
-    if surplus > 0:
-        ties = np.flatnonzero(np.abs(values[indices]) == theta)
-        indices = np.delete(indices, ties[len(ties) - surplus :])
-    return torch.from_numpy(indices)
+        yield start, np.abs(block, out=magnitudes[: len(block)])
 
 
 def kth_magnitude(values: np.ndarray, k: int) -> np.floating:
@@ -57,15 +65,11 @@ def _kth_within_bracket(values: np.ndarray, k: int) -> np.floating | None:
     few = 32 * k <= len(values)  # then the entries above the bracket are cheaper to collect than to tell apart
     above = 0
     inside = []
-    magnitudes = np.empty(_BLOCK, dtype=values.dtype)
     flags, higher = np.empty(_BLOCK, dtype=bool), np.empty(_BLOCK, dtype=bool)
-    for start in range(0, len(values), _BLOCK):
-        block = values[start : start + _BLOCK]
-        magnitude, flag = magnitudes[: len(block)], flags[: len(block)]
-        np.abs(block, out=magnitude)
-        np.greater_equal(magnitude, low, out=flag)
+    for _, magnitude in _blocks(values):
+        flag = np.greater_equal(magnitude, low, out=flags[: len(magnitude)])
         if not few:
-            over = np.greater(magnitude, high, out=higher[: len(block)])
+            over = np.greater(magnitude, high, out=higher[: len(magnitude)])
             above += int(np.count_nonzero(over))
             np.not_equal(flag, over, out=flag)
         inside.append(magnitude[np.flatnonzero(flag)])
