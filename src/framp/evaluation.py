@@ -12,7 +12,7 @@ import numpy as np
 
 from framp.budgets import Budget
 from framp.engines import Engine
-from framp.messages import Exam, Score
+from framp.messages import Exam, Manner, Score
 from framp.server import Server
 
 
@@ -30,20 +30,20 @@ class Evaluation:
 
 
 def evaluate(
-    server: Server, engine: Engine, round: int, batch: int, further_sizes: Sequence[Budget] = ()
+    server: Server, engine: Engine, round: int, manner: Manner, further_sizes: Sequence[Budget] = ()
 ) -> Evaluation:
     """Let every client examine its own model, and the union of their test data examine the average model."""
     counts = np.bincount(server.registry.group, minlength=len(server.registry.budgets))
     trained = [budget for budget, members in zip(server.registry.budgets, counts, strict=True) if members]
     granted = server.method.extractor.granted
     sizes = {size.name: size for size in (*trained, *further_sizes)}
-    distinct = {granted(size).name: granted(size) for size in sizes.values()}
+    distinct = {granted(size).name: size for size in reversed(sizes.values())}
 
     def exams() -> Iterator[Exam]:
-        for size in sorted(distinct.values(), key=lambda size: -size.fraction):
-            yield Exam(server.union(size), None, batch, ("union", size.name))
+        for name, size in sorted(distinct.items(), key=lambda item: -item[1].fraction):
+            yield Exam(server.union(size, round), None, ("union", name), manner)
         for client in range(len(server.registry)):
-            yield Exam(server.personal(client), client, batch, ("local", str(client)))
+            yield Exam(server.personal(client, round), client, ("local", str(client)), manner)
 
     scores: dict[tuple[str, ...], float] = {}
     for score in engine.exchange(exams()):

@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 from framp.errors import ModelError
 
+Shapes = tuple[tuple[int, ...] | None, ...]
+"""The shape of each entry's part in a smaller network; None for an entry that it does not have."""
+
 _NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 _LARGEST = 2**31 - 1
 """Indices are int32."""
@@ -80,13 +83,49 @@ class ParameterLayout:
             views[name].copy_(parameter.detach())
         return vector
 
+    def part(self, shapes: Shapes) -> "ParameterLayout":
+        """Return the layout of the smaller network whose entries have some shapes."""
+        entries: list[Entry] = []
+        maskable = start = 0
+        for whole, shape in zip(self.entries, shapes, strict=True):
+            if shape is not None:
+                entries.append(Entry(whole.name, shape, start))
+                start = entries[-1].stop
+                maskable = start if whole.stop <= self.maskable else maskable
+        return ParameterLayout(tuple(entries), maskable, start, self.dtype)
+
     def bind(self, module: nn.Module, vector: Tensor, gradient: Tensor | None = None) -> None:
-        """Make a model's parameters (and gradients) views of flat vectors: what changes in one changes in both."""
+        """Make a model's parameters (and gradients) views of flat vectors: what changes in one changes in both.
+
+        Layers take on the sizes of what they are bound to; a parameter that the layout does not have becomes empty.
+        """
         values = self.views(vector)
         gradients = {} if gradient is None else self.views(gradient)
         for name, parameter in module.named_parameters():
-            parameter.data = values[name]
+            parameter.grad = None
+            parameter.data = values.get(name, vector[:0])
             parameter.grad = gradients.get(name)
+        for layer in module.modules():
+            _resize(layer)
+
+
+def _resize(layer: nn.Module) -> None:
+    """Bring a layer's own numbers into line with its parameters' shapes."""
+    weight = getattr(layer, "weight", None)
+    if not isinstance(weight, Tensor) or not weight.numel():
+        return
+    if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        if layer.groups > 1:  # one group a channel, or a few
+            layer.groups = layer.groups * weight.shape[0] // layer.out_channels
+        layer.out_channels, layer.in_channels = weight.shape[0], weight.shape[1] * layer.groups
+    elif isinstance(layer, nn.Linear):
+        layer.out_features, layer.in_features = weight.shape
+    elif isinstance(layer, nn.modules.batchnorm._NormBase):
+        layer.num_features = weight.shape[0]
+    elif isinstance(layer, nn.GroupNorm):
+        layer.num_channels = weight.shape[0]
+    elif isinstance(layer, nn.LayerNorm | nn.RMSNorm):
+        layer.normalized_shape = tuple(weight.shape)
 
 
 def _has_weights(part: nn.Module) -> bool:

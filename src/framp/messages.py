@@ -17,6 +17,7 @@ from torch import Tensor
 
 from framp.budgets import Budget
 from framp.errors import BudgetError
+from framp.layout import ParameterLayout, Shapes
 
 if TYPE_CHECKING:
     from framp.stage3_objective import Objective
@@ -32,9 +33,18 @@ class Submodel:
     """The active entries, ascending int32; None stands for all of them."""
     values: Tensor
     always: Tensor
+    shapes: Shapes | None = None
+    """Of each entry of the layout, if the submodel is a smaller network; None: it is a mask over the full one."""
+
+    def layout(self, full: ParameterLayout) -> ParameterLayout:
+        """Return the layout of the vector that a client works on: of the smaller network, or of the full one."""
+        return full if self.shapes is None else full.part(self.shapes)
 
     def fill(self, vector: Tensor) -> None:
-        """Write the submodel into a flat vector; every entry outside it becomes exactly zero."""
+        """Write the submodel into a vector of its layout; every entry outside it becomes exactly zero."""
+        if self.shapes is not None:
+            torch.cat([self.values, self.always], out=vector)
+            return
         if self.indices is None:
             vector[: self.maskable] = self.values
         else:
@@ -43,18 +53,36 @@ class Submodel:
         vector[self.maskable :] = self.always
 
     def mask(self) -> Tensor | None:
-        """Return 1 where the flat vector may change and 0 elsewhere; None where all of it may."""
-        if self.indices is None:
+        """Return 1 where the vector may change and 0 elsewhere; None where all of it may."""
+        if self.indices is None or self.shapes is not None:
             return None
         mask = torch.zeros(self.maskable + self.always.numel(), dtype=self.values.dtype)
         mask[self.indices] = 1
         mask[self.maskable :] = 1
         return mask
 
+    def trained(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what a vector of its layout holds at the submodel's entries: those of the mask, those that always travel."""
+        values = vector[: self.below]
+        return values if self.mask_indices is None else values[self.mask_indices], vector[self.below :]
+
+    @property
+    def below(self) -> int:
+        """Where what always travels begins in a vector of the submodel's layout."""
+        return self.maskable if self.shapes is None else len(self.values)
+
+    @property
+    def mask_indices(self) -> Tensor | None:
+        """The entries of the vector that are active; None where all of them are."""
+        return None if self.shapes is not None else self.indices
+
     @property
     def nbytes(self) -> int:
-        """Bytes of a plain encoding: the values, and the index set as a list or a bitmap, whichever is smaller."""
-        index_bytes = 0 if self.indices is None else min(4 * self.indices.numel(), -(-self.maskable // 8))
+        """Bytes of a plain encoding: the values, and the index set as a list or a bitmap, whichever is smaller.
+
+        A smaller network needs no index set: which channels it has is said by a few numbers.
+        """
+        index_bytes = 0 if self.mask_indices is None else min(4 * self.mask_indices.numel(), -(-self.maskable // 8))
         return self.values.nbytes + self.always.nbytes + index_bytes
 
 
@@ -74,12 +102,16 @@ class Prototypes:
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How a client trains: T steps of SGD on mini-batches, w ← w − α·g."""
+    """How a client trains: T steps of SGD on mini-batches, w ← w − α·g; all methods alike."""
 
     steps: int
     batch: int
     rate: float
     augment: bool = False
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    clip: float = 0.0
+    """Largest norm of a gradient; 0: whatever it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +158,13 @@ class Update:
     prototypes: Prototypes | None
     loss: float
     """Mean training loss over the steps."""
+    classes: Tensor | None = None
+    """Which classes the client's own training data have, where the objective tells."""
 
     @property
     def nbytes(self) -> int:
         """Bytes up from the client."""
-        own = self.values.nbytes + self.always.nbytes
+        own = self.values.nbytes + self.always.nbytes + (0 if self.classes is None else self.classes.nbytes)
         return own + (0 if self.prototypes is None else self.prototypes.nbytes)
 
 
@@ -154,15 +188,26 @@ class Description:
     samples: int
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How exams are sat, the same for all of them."""
+
+    batch: int
+    own_classes: bool = False
+    """Whether a client's logits of classes that its own training data do not have are set to 0."""
+    static_norm: bool = False
+    """Whether batch norms use statistics of training data, gathered in one pass, instead of each test batch's."""
+
+
 @dataclass(frozen=True, eq=False)
 class Exam:
     """Ask for the accuracy of a submodel on a client's own test data, or on everybody's (client None)."""
 
     submodel: Submodel
     client: int | None
-    batch: int
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...]
     """What the score will be filed under."""
+    manner: Manner
 
 
 @dataclass(frozen=True)

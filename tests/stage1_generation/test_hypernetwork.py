@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from framp.stage1_generation import Hypernetwork
-from framp.stage1_generation.updates import Block
+from framp.updates import Block
 
 NAMES = ("inner.weight", "inner.bias", "head.weight", "head.bias")
 

@@ -1,15 +1,18 @@
 """A client answers messages; one process can play many clients, one after another, on one copy of the model."""
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from framp.client.describe import describe
-from framp.client.training import train
+from framp.client.static_norm import static_norms
+from framp.client.training import own_classes, train
 from framp.client.workspace import Workspace
 from framp.data import Dataset, Partition, Shard
-from framp.messages import Describe, Description, Exam, Message, Reply, Score, Submodel, Task
+from framp.messages import Describe, Description, Exam, Message, Reply, Score, Task
 from framp.models import Architecture
 
 
@@ -20,9 +23,11 @@ class ClientData:
     dataset: Dataset
     partition: Partition
 
-    def training(self, client: int) -> Shard:
-        """Return a client's training samples."""
-        return Shard.of(self.dataset, "train", self.partition.train[client])
+    def training(self, client: int | None) -> Shard:
+        """Return a client's training samples; those of all clients, in their order, for None."""
+        if client is not None:
+            return Shard.of(self.dataset, "train", self.partition.train[client])
+        return Shard.of(self.dataset, "train", np.concatenate(self.partition.train))
 
     def testing(self, client: int | None) -> Shard:
         """Return a client's test samples; those of all clients, in their order, for None."""
@@ -51,19 +56,31 @@ class Client:
                 return Description(message.client, vector, len(shard))
 
     def _sit(self, exam: Exam) -> Score:
-        shard = self.data.testing(exam.client)
-        correct = accuracy_count(self.workspace, exam.submodel, shard, exam.batch)
+        shard, manner = self.data.testing(exam.client), exam.manner
+        self.workspace.load(exam.submodel)
+        model, classes = self.workspace.model, None
+        if manner.own_classes and exam.client is not None:
+            classes = own_classes(self.data.training(exam.client), self.workspace.classes)
+        with contextlib.ExitStack() as stack:
+            if manner.static_norm:
+                stack.enter_context(static_norms(model, self.data.training(exam.client), manner.batch))
+            correct = accuracy_count(model, shard, manner.batch, classes)
         return Score(exam.key, correct, len(shard))
 
 
 @torch.no_grad()
-def accuracy_count(workspace: Workspace, submodel: Submodel, shard: Shard, batch: int) -> int:
-    """Return how many samples a submodel classifies rightly, in batches of a fixed size and order."""
-    workspace.load(submodel)
-    workspace.model.eval()
+def accuracy_count(model: nn.Module, shard: Shard, batch: int, classes: Tensor | None = None) -> int:
+    """Return how many samples a model classifies rightly, in batches of a fixed size and order.
+
+    If classes are given, the logits of the others are set to 0.
+    """
+    model.eval()
+    dtype = next(model.parameters()).dtype
     correct = 0
     for start in range(0, len(shard), batch):
-        images, labels = shard.batch(slice(start, start + batch), workspace.layout.dtype)
-        logits = workspace.model.head(workspace.model.features(images))  # type: ignore[operator]
+        images, labels = shard.batch(slice(start, start + batch), dtype)
+        logits = model.head(model.features(images))  # type: ignore[operator]
+        if classes is not None:
+            logits = logits.masked_fill(~classes, 0.0)
         correct += int((logits.argmax(dim=1) == labels).sum())
     return correct

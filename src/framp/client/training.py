@@ -12,15 +12,17 @@ from torch import Tensor, nn
 from framp import rng
 from framp.client.workspace import Workspace
 from framp.data import Shard, augment
-from framp.messages import Prototypes, Task, Update
+from framp.messages import LocalTraining, Prototypes, Task, Update
+from framp.stage3_objective import Known
 from framp.stage3_objective.prototypes import class_sums
 
 
 def train(task: Task, shard: Shard, workspace: Workspace) -> Update:
     """Train the task's submodel on a client's samples."""
-    model, shown, gradient = workspace.model, workspace.weights, workspace.gradient
     workspace.load(task.submodel)
-    mask = task.submodel.mask()
+    model, shown, gradient = workspace.model, workspace.weights, workspace.gradient
+    known = Known(task.prototypes, own_classes(shard, workspace.classes))
+    step = Descent(task.training, task.submodel.mask())
     reparametrisation = task.objective.reparametrise(task.submodel)
     weights = shown if reparametrisation is None else shown.clone()
 
@@ -32,36 +34,62 @@ def train(task: Task, shard: Shard, workspace: Workspace) -> Update:
             if reparametrisation is not None:
                 reparametrisation.shown(weights, out=shown)
             gradient.zero_()
-            loss = task.objective.loss(model, images, labels, task.prototypes)
+            loss = task.objective.loss(model, images, labels, known)
             loss.backward()  # type: ignore[no-untyped-call]
             with torch.no_grad():
                 if reparametrisation is not None:
                     reparametrisation.gradient(weights, gradient)
-                _descend(weights, gradient, mask, task.training.rate)
+                step(weights, gradient)
             losses.append(loss.detach())
 
     if reparametrisation is not None:
         reparametrisation.shown(weights, out=shown)
     prototypes = local_prototypes(model, shard, workspace.classes) if task.objective.uses_prototypes else None
-    submodel = task.submodel
-    trained = weights[: submodel.maskable]
+    values, always = task.submodel.trained(weights)
     return Update(
         round=task.round,
         client=task.client,
         token=task.token,
-        values=(trained if submodel.indices is None else trained[submodel.indices]) - submodel.values,
-        always=weights[submodel.maskable :] - submodel.always,
+        values=values - task.submodel.values,
+        always=always - task.submodel.always,
         prototypes=prototypes,
         loss=float(torch.stack(losses).mean()),
+        classes=known.classes if task.objective.tells_classes else None,
     )
 
 
-def _descend(weights: Tensor, gradient: Tensor, mask: Tensor | None, rate: float) -> None:
-    """ω ← ω − α·(M ⊙ g), in place."""
-    if mask is None:
-        weights.add_(gradient, alpha=-rate)
-    else:
-        weights.addcmul_(gradient, mask, value=-rate)
+class Descent:
+    """ω ← ω − α·(M ⊙ g), in place; weight decay, clipping and momentum where the configuration has them."""
+
+    def __init__(self, training: LocalTraining, mask: Tensor | None) -> None:
+        self._training, self._mask = training, mask
+        self._momentum: Tensor | None = None
+
+    def __call__(self, weights: Tensor, gradient: Tensor) -> None:
+        """Take one step; the gradient is used up."""
+        training = self._training
+        if training.clip > 0:
+            held = gradient if self._mask is None else gradient * self._mask
+            gradient.mul_(torch.clamp(training.clip / (held.norm() + 1e-6), max=1.0))
+        if training.weight_decay > 0:
+            gradient.add_(weights, alpha=training.weight_decay)
+        if training.momentum > 0:
+            if self._momentum is None:
+                self._momentum = gradient.clone()
+            else:
+                self._momentum.mul_(training.momentum).add_(gradient)
+            gradient = self._momentum
+        if self._mask is None:
+            weights.add_(gradient, alpha=-training.rate)
+        else:
+            weights.addcmul_(gradient, self._mask, value=-training.rate)
+
+
+def own_classes(shard: Shard, classes: int) -> Tensor:
+    """Return which classes a client's samples have."""
+    found = torch.zeros(classes, dtype=torch.bool)
+    found[shard.labels] = True
+    return found
 
 
 def batches(task: Task, shard: Shard, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:

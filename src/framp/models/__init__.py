@@ -10,6 +10,7 @@ from framp import rng
 from framp.config import ModelConfig
 from framp.errors import ConfigError, ModelError, unknown
 from framp.models.cnn import SmallCNN
+from framp.models.exits import MultiExit, WithExits
 from framp.models.resnet import ResNet18
 
 Architecture = Callable[[], nn.Module]
@@ -70,9 +71,11 @@ def feature_width(module: nn.Module, image: tuple[int, ...]) -> int:
 __all__ = [
     "NETWORKS",
     "Architecture",
+    "MultiExit",
     "NamedArchitecture",
     "ResNet18",
     "SmallCNN",
+    "WithExits",
     "blank",
     "feature_width",
     "initialised",

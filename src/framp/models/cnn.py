@@ -16,6 +16,11 @@ class SmallCNN(nn.Module):
             _stage(2 * width, 4 * width, norm),
         )
         self.classifier = nn.Linear(4 * width, classes)
+        self.unit_widths = (width, 2 * width, 4 * width)
+
+    def units(self) -> list[nn.Module]:
+        """Return the steps after which a shallower network could end."""
+        return list(self.stages)
 
     def features(self, images: Tensor) -> Tensor:
         """Encode images as 4·width features."""

@@ -46,6 +46,12 @@ class ResNet18(nn.Module):
             inputs = outputs
         self.blocks = nn.Sequential(*blocks)
         self.classifier = nn.Linear(inputs, classes)
+        self.unit_widths = tuple(width * 2 ** (number // 2) for number in range(8))
+
+    def units(self) -> list[nn.Module]:
+        """Return the steps after which a shallower network could end: the blocks, the stem before the first."""
+        first, *others = self.blocks
+        return [nn.Sequential(self.stem, first), *others]
 
     def features(self, images: Tensor) -> Tensor:
         """Encode images as 8·width features."""

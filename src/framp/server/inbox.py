@@ -12,7 +12,8 @@ from torch import Tensor
 
 from framp.messages import Prototypes, Task, Update
 from framp.server.spool import Spool
-from framp.stage1_generation.updates import MaskedUpdate, Stored
+from framp.stage2_extraction import Selection
+from framp.updates import MaskedUpdate, Stored
 
 LARGEST = 1e6
 """No step of training changes a weight by as much; still larger values would overflow in the merge."""
@@ -25,12 +26,29 @@ class Expected:
     round: int
     token: int
     maskable: int
+    above: int
     indices: Stored | None
     values: torch.Size
     always: torch.Size
     dtype: torch.dtype
     prototypes: torch.Size | None
+    classes: torch.Size | None
     samples: int
+    places: Tensor | None
+    class_rows: Tensor | None
+
+    def merged(self, update: Update, spool: Spool) -> MaskedUpdate:
+        """Return what counts of an update: all but the output layer's rows of classes that the client does not have."""
+        indices, values = self.indices, update.values
+        if update.classes is not None and self.class_rows is not None:
+            kept = torch.ones(len(values), dtype=torch.bool)
+            places, classes = self.class_rows
+            kept[places[~update.classes[classes]]] = False
+            held = torch.arange(self.maskable, dtype=torch.int32) if indices is None else indices.read(0, len(indices))
+            indices, values = spool.keep(held[kept]), values[kept]
+        return MaskedUpdate(
+            update.client, self.maskable, indices, spool.keep(values), update.always, self.above, self.places
+        )
 
 
 class Inbox:
@@ -46,20 +64,24 @@ class Inbox:
         self.bytes_down = 0
         self.bytes_up = 0
 
-    def expect(self, task: Task, prototypes: torch.Size | None, samples: int) -> None:
-        """Note a task that leaves, the shape of the prototypes wanted back and how many samples its client has."""
+    def expect(self, task: Task, chosen: Selection, above: int, prototypes: torch.Size, samples: int) -> None:
+        """Note a task that leaves: what was chosen for it, the prototypes' shape, its client's number of samples."""
         submodel = task.submodel
         self.bytes_down += task.nbytes
         self._expected[task.client] = Expected(
             round=task.round,
             token=task.token,
             maskable=submodel.maskable,
+            above=above,
             indices=None if submodel.indices is None else self._spool.keep(submodel.indices),
             values=submodel.values.shape,
             always=submodel.always.shape,
             dtype=submodel.values.dtype,
-            prototypes=prototypes,
+            prototypes=prototypes if task.objective.uses_prototypes else None,
+            classes=prototypes[:1] if task.objective.tells_classes else None,
             samples=samples,
+            places=chosen.always,
+            class_rows=chosen.class_rows,
         )
 
     def receive(self, update: Update) -> None:
@@ -71,9 +93,7 @@ class Inbox:
         expected = self._expected[update.client]
         self.bytes_up += update.nbytes
         self._losses[update.client] = update.loss
-        self._merged[update.client] = MaskedUpdate(
-            update.client, expected.maskable, expected.indices, self._spool.keep(update.values), update.always
-        )
+        self._merged[update.client] = expected.merged(update, self._spool)
         if update.prototypes is not None:
             self._prototypes[update.client] = update.prototypes
 
@@ -96,7 +116,15 @@ class Inbox:
             return "values not finite or implausibly large"
         if not math.isfinite(update.loss):
             return "loss not finite"
-        return self._prototype_objection(update.prototypes, expected)
+        return self._class_objection(update.classes, expected) or self._prototype_objection(update.prototypes, expected)
+
+    @staticmethod
+    def _class_objection(classes: Tensor | None, expected: Expected) -> str | None:
+        if expected.classes is None or classes is None:
+            return None if expected.classes is None and classes is None else "classes missing or not asked for"
+        if classes.shape != expected.classes or classes.dtype != torch.bool or not bool(classes.any()):
+            return "implausible classes"
+        return None
 
     @staticmethod
     def _prototype_objection(prototypes: Prototypes | None, expected: Expected) -> str | None:

@@ -38,8 +38,3 @@ class GlobalPrototypes:
     def state(self) -> dict[str, Tensor]:
         """Return the prototypes as named tensors."""
         return {"prototypes.vectors": self.vectors, "prototypes.counts": self.counts}
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Take over saved prototypes."""
-        self.vectors.copy_(state["prototypes.vectors"])
-        self.counts.copy_(state["prototypes.counts"])

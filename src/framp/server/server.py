@@ -16,7 +16,7 @@ from framp.server.inbox import Inbox
 from framp.server.prototypes import GlobalPrototypes
 from framp.server.registry import Registry
 from framp.stage1_generation import Backbone
-from framp.stage2_extraction import Extractor
+from framp.stage2_extraction import Extractor, Selection
 from framp.stage3_objective import Objective
 
 
@@ -72,20 +72,20 @@ class Server:
         """Make a client's task: generate its full model, extract what fits its budget; the inbox expects the answer."""
         uses_prototypes = self.method.objective.uses_prototypes
         budget = self.method.extractor.granted(self.registry.budget(client))
+        submodel, selection = self._cut(self.method.backbone.generate(client), budget, round)
         task = Task(
             round=round,
             client=client,
             token=secrets.randbits(63),
             budget=budget,
-            submodel=self.extract(self.method.backbone.generate(client), budget),
-            objective=self.method.objective,
+            submodel=submodel,
+            objective=self.method.objective.in_round(round),
             training=self.training,
             prototypes=self.prototypes.snapshot() if uses_prototypes else None,
             seed=rng.number(self.seed, round, client, "task"),
         )
-        inbox.expect(
-            task, self.prototypes.vectors.shape if uses_prototypes else None, int(self.registry.samples[client])
-        )
+        above = self.layout.size - self.layout.maskable
+        inbox.expect(task, selection, above, self.prototypes.vectors.shape, int(self.registry.samples[client]))
         return task
 
     def merge(self, inbox: Inbox) -> dict[str, float]:
@@ -94,34 +94,36 @@ class Server:
         if not accepted:
             return {}
         self.prototypes.merge(inbox.prototypes)
+        self.method.extractor.learn(accepted, self.method.backbone.generate)
         return self.method.backbone.learn(accepted)
 
-    def personal(self, client: int, budget: Budget | None = None) -> Submodel:
-        """Return a client's own submodel as it is now, of its own budget or of another."""
-        return self.extract(self.method.backbone.serve(client), budget or self.registry.budget(client))
+    def personal(self, client: int, round: int, budget: Budget | None = None) -> Submodel:
+        """Return a client's own submodel as it is after a round, of its own budget or of another."""
+        granted = self.require(budget or self.registry.budget(client))
+        return self._cut(self.method.backbone.serve(client), granted, round, in_use=True)[0]
 
-    def union(self, budget: Budget) -> Submodel:
-        """Return the average client's submodel of some budget, also one never trained."""
-        return self.extract(self.method.backbone.generate_union(), budget)
+    def union(self, budget: Budget, round: int) -> Submodel:
+        """Return the average client's submodel of some budget after a round, also of a budget never trained."""
+        return self._cut(self.method.backbone.generate_union(), self.require(budget), round, in_use=True)[0]
 
-    def extract(self, vector: Tensor, budget: Budget) -> Submodel:
+    def _cut(self, vector: Tensor, granted: Budget, round: int, in_use: bool = False) -> tuple[Submodel, Selection]:
         """Cut the submodel that a budget allows out of a full vector."""
-        maskable = self.layout.maskable
-        weights = vector[:maskable]
-        indices = self.method.extractor.select(weights, self.require(budget))
-        values = weights if indices is None else weights.index_select(0, indices)
-        return Submodel(maskable, indices, values, vector[maskable:].clone())
+        weights, above = vector[: self.layout.maskable], vector[self.layout.maskable :]
+        chosen = self.method.extractor.select(weights, granted, round, in_use)
+        values = weights if chosen.indices is None else weights.index_select(0, chosen.indices)
+        always = above.clone() if chosen.always is None else above[chosen.always]
+        return Submodel(self.layout.maskable, chosen.indices, values, always, chosen.shapes), chosen
 
     def state(self) -> dict[str, Tensor]:
         """Return all that training has changed, as named tensors."""
-        return {**self.method.backbone.state(), **self.prototypes.state()}
+        return {**self.method.backbone.state(), **self.method.extractor.state(), **self.prototypes.state()}
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Take over a saved state; one of other tensors is an error."""
         if _shapes(state) != _shapes(self.state()):
             raise ValueError("the state is that of another recipe or another network")
-        self.method.backbone.load(state)
-        self.prototypes.load(state)
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
 
     def digest(self) -> str:
         """Return a hash of the state: equal hashes, equal bits."""

@@ -9,7 +9,7 @@ from framp.stage1_generation.descriptors import Descriptors, Features, OneHot
 from framp.stage1_generation.generated import Generated
 from framp.stage1_generation.hypernetwork import Hypernetwork
 from framp.stage1_generation.shared import Shared, SharedWhereMoved
-from framp.stage1_generation.updates import MaskedUpdate, blocks
+from framp.updates import MaskedUpdate, blocks
 
 __all__ = [
     "Backbone",

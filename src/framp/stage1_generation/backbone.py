@@ -5,7 +5,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from framp.stage1_generation.updates import MaskedUpdate
+from framp.updates import MaskedUpdate
 
 
 class Backbone(Protocol):
@@ -25,6 +25,3 @@ class Backbone(Protocol):
 
     def state(self) -> dict[str, Tensor]:
         """Return all that was learned, as named tensors: the very memory, not copies."""
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Take over what was saved."""

@@ -13,7 +13,7 @@ from framp.layout import ParameterLayout
 from framp.stage1_generation.descriptors import Descriptors
 from framp.stage1_generation.hypernetwork import Hypernetwork
 from framp.stage1_generation.served import Served
-from framp.stage1_generation.updates import MaskedUpdate, blocks
+from framp.updates import MaskedUpdate, blocks
 
 
 @final
@@ -80,11 +80,6 @@ class Generated:
     def state(self) -> dict[str, Tensor]:
         """Return φ, and what is served of its shared part."""
         return {**self.network.state(), **self.shared.state()}
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Take over what was saved."""
-        for name, tensor in self.state().items():
-            tensor.copy_(state[name])
 
 
 def layer_scales(initial: Tensor, layout: ParameterLayout) -> Tensor:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from framp.stage1_generation.updates import Block
+from framp.updates import Block
 
 
 class Hypernetwork:

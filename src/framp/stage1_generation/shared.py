@@ -9,7 +9,7 @@ from framp.config import Config
 from framp.layout import ParameterLayout
 from framp.stage1_generation.descriptors import Descriptors
 from framp.stage1_generation.served import Served
-from framp.stage1_generation.updates import Block, MaskedUpdate, blocks
+from framp.updates import Block, MaskedUpdate, blocks
 
 
 class Shared:
@@ -55,11 +55,6 @@ class Shared:
     def state(self) -> dict[str, Tensor]:
         """Return the shared vector, and what is served of it."""
         return {"shared": self.vector, **self.served.state()}
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Take over what was saved."""
-        for name, tensor in self.state().items():
-            tensor.copy_(state[name])
 
 
 class SharedWhereMoved(Shared):

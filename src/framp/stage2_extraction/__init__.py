@@ -3,8 +3,20 @@
 `extractor.py` is the contract; each other part is one extractor. It runs on the server.
 """
 
+from framp.stage2_extraction.depth_width import DepthWidth
 from framp.stage2_extraction.everything import Everything
-from framp.stage2_extraction.extractor import Extractor
+from framp.stage2_extraction.extractor import Extractor, Selection
 from framp.stage2_extraction.global_topk import GlobalTopK
+from framp.stage2_extraction.layerwise_topk import LayerwiseTopK
+from framp.stage2_extraction.width import WidthPrefix, WidthRolling
 
-__all__ = ["Everything", "Extractor", "GlobalTopK"]
+__all__ = [
+    "DepthWidth",
+    "Everything",
+    "Extractor",
+    "GlobalTopK",
+    "LayerwiseTopK",
+    "Selection",
+    "WidthPrefix",
+    "WidthRolling",
+]

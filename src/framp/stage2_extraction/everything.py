@@ -7,15 +7,17 @@ from torch import Tensor
 
 from framp.budgets import FULL, Budget
 from framp.config import Config
+from framp.stage2_extraction.extractor import Selection, Unlearned
+from framp.structure import Network
 
 
 @final
 @dataclass(frozen=True)
-class Everything:
+class Everything(Unlearned):
     """All entries. It grants every client the full budget, and its costs in bytes say so."""
 
     @classmethod
-    def configured(cls, config: Config) -> "Everything":
+    def configured(cls, config: Config, network: Network) -> "Everything":
         """Take nothing from the configuration."""
         return cls()
 
@@ -23,6 +25,6 @@ class Everything:
         """Grant the full model."""
         return FULL
 
-    def select(self, weights: Tensor, budget: Budget) -> None:
-        """Return all entries."""
-        return
+    def select(self, weights: Tensor, budget: Budget, round: int, in_use: bool = False) -> Selection:
+        """Choose all entries."""
+        return Selection()

@@ -7,24 +7,22 @@ from torch import Tensor
 
 from framp.budgets import Budget
 from framp.config import Config
+from framp.stage2_extraction.extractor import Selection, Unlearned
 from framp.stage2_extraction.threshold import top_indices
+from framp.structure import Network
 
 
 @final
 @dataclass(frozen=True)
-class GlobalTopK:
+class GlobalTopK(Unlearned):
     """M = 1[|w| ≥ θ], with ties cut so that exactly k entries are kept."""
 
     @classmethod
-    def configured(cls, config: Config) -> "GlobalTopK":
+    def configured(cls, config: Config, network: Network) -> "GlobalTopK":
         """Take nothing from the configuration."""
         return cls()
 
-    def granted(self, budget: Budget) -> Budget:
-        """Keep to the client's budget."""
-        return budget
-
-    def select(self, weights: Tensor, budget: Budget) -> Tensor | None:
-        """Return the indices of the largest magnitudes."""
+    def select(self, weights: Tensor, budget: Budget, round: int, in_use: bool = False) -> Selection:
+        """Choose the largest magnitudes."""
         limit = budget.limit(weights.numel())
-        return None if limit == weights.numel() else top_indices(weights, limit)
+        return Selection(None if limit == weights.numel() else top_indices(weights, limit))

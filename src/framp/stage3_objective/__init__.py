@@ -5,7 +5,18 @@
 
 from framp.stage3_objective.aligned import Aligned
 from framp.stage3_objective.cross_entropy import CrossEntropy
-from framp.stage3_objective.objective import Objective, Reparametrisation
+from framp.stage3_objective.exit_distillation import ExitDistillation
+from framp.stage3_objective.label_masked import LabelMasked
+from framp.stage3_objective.objective import Known, Objective, Reparametrisation
 from framp.stage3_objective.threshold_gradient import ThresholdGradient
 
-__all__ = ["Aligned", "CrossEntropy", "Objective", "Reparametrisation", "ThresholdGradient"]
+__all__ = [
+    "Aligned",
+    "CrossEntropy",
+    "ExitDistillation",
+    "Known",
+    "LabelMasked",
+    "Objective",
+    "Reparametrisation",
+    "ThresholdGradient",
+]

@@ -13,13 +13,14 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from framp.config import Config
-from framp.messages import Prototypes, Submodel
+from framp.messages import Prototypes
+from framp.stage3_objective.objective import Known, Plain
 from framp.stage3_objective.prototypes import class_means
 
 
 @final
 @dataclass(frozen=True)
-class Aligned:
+class Aligned(Plain):
     """Cross-entropy plus λ times the misalignment with the global prototypes."""
 
     weight: float
@@ -33,10 +34,11 @@ class Aligned:
         alignment = config.alignment
         return cls(alignment.weight, alignment.distance, alignment.reduction)
 
-    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, prototypes: Prototypes | None) -> Tensor:
+    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, known: Known) -> Tensor:
         """Return L_CE + λ·L_R of a batch."""
         features = model.features(images)  # type: ignore[operator]
         cross_entropy = F.cross_entropy(model.head(features), labels)  # type: ignore[operator]
+        prototypes = known.prototypes
         if prototypes is None:
             return cross_entropy
         if self.distance == "head":
@@ -63,7 +65,3 @@ class Aligned:
         else:
             distances = torch.sqrt(squared.sum(dim=1) + 1e-12)
         return distances.mean() if self.reduction == "mean" else distances.sum()
-
-    def reparametrise(self, submodel: Submodel) -> None:
-        """Show the weights as they are."""
-        return

@@ -6,13 +6,14 @@ and freezes where it is.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from framp.config import Config
-from framp.messages import Prototypes, Submodel
+from framp.messages import Submodel
+from framp.stage3_objective.objective import Known, Plain
 
 
 @final
@@ -39,20 +40,18 @@ class Threshold:
 
 @final
 @dataclass(frozen=True)
-class ThresholdGradient:
+class ThresholdGradient(Plain):
     """Cross-entropy whose gradient includes how the threshold depends on the weights."""
-
-    uses_prototypes: ClassVar[bool] = False
 
     @classmethod
     def configured(cls, config: Config) -> "ThresholdGradient":
         """Take nothing from the configuration."""
         return cls()
 
-    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, prototypes: Prototypes | None) -> Tensor:
+    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, known: Known) -> Tensor:
         """Return the cross-entropy of a batch."""
         return F.cross_entropy(model.head(model.features(images)), labels)  # type: ignore[operator]
 
     def reparametrise(self, submodel: Submodel) -> Threshold:
         """Take θ from the smallest magnitude that was received."""
-        return Threshold(float(submodel.values.abs().min()), submodel.maskable)
+        return Threshold(float(submodel.values.abs().min()), submodel.below)

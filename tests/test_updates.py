@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from framp.stage1_generation import MaskedUpdate, blocks
-from framp.stage1_generation.updates import BLOCK, Block
+from framp.updates import BLOCK, Block
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,10 @@ class MaskedUpdate:
     indices: Stored | None
     values: Stored
     always: Tensor
+    above: int
+    """How many entries of the full model always travel."""
+    places: Tensor | None = None
+    """Where `always` lies among them; None: it is all of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +79,15 @@ def blocks(updates: Sequence[MaskedUpdate], size: int = BLOCK) -> Iterator[Block
                 changes[row, columns] = update.values.read(first, last)
                 held[row, columns] = True
         yield from _dense_or_sparse(start, changes, held)
-    always = torch.stack([update.always for update in updates])
-    if always.shape[1]:
-        yield Block(slice(maskable, maskable + always.shape[1]), always, float(len(updates)))
+    above = updates[0].above
+    if above:
+        changes = torch.zeros(len(updates), above, dtype=dtype)
+        held = torch.zeros(len(updates), above, dtype=torch.bool)
+        for row, update in enumerate(updates):
+            places = slice(None) if update.places is None else update.places
+            changes[row, places] = update.always
+            held[row, places] = True
+        yield Block(slice(maskable, maskable + above), changes, held.sum(dim=0).to(dtype))
 
 
 def _edges(indices: Stored, edges: np.ndarray) -> np.ndarray:

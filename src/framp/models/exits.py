@@ -1,0 +1,75 @@
+"""A network that can also end early: mean pooling and a linear layer after each of its units (ScaleFL)."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from framp.errors import ModelError
+
+
+class MultiExit(nn.Module):
+    """A network with an exit after each unit; the last exit is the network's own head.
+
+    A submodel that lacks an exit's parameters does without the exit, and without what lies behind its last one.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        widths, classifier = getattr(network, "unit_widths", None), getattr(network, "classifier", None)
+        if widths is None or not callable(getattr(network, "units", None)) or not isinstance(classifier, nn.Linear):
+            raise ModelError(
+                f"{type(network).__name__} cannot end early; it has to offer units(), a list of the steps from images to "
+                "its last maps, unit_widths, their numbers of channels, and classifier, a linear layer"
+            )
+        self.network = network
+        self.exits = nn.ModuleList(nn.Linear(width, classifier.out_features) for width in widths[:-1])
+        self.depth = len(widths)
+        self.active: tuple[int, ...] = tuple(range(1, self.depth + 1))
+
+    def adopt(self, names: Collection[str]) -> None:
+        """Use the exits whose parameters are there."""
+        early = [number for number in range(1, self.depth) if f"exits.{number - 1}.weight" in names]
+        self.active = (*early, *([self.depth] if "network.classifier.weight" in names else []))
+
+    def features(self, images: Tensor) -> Tensor:
+        """Encode images by all units up to the last exit that is there."""
+        return self._pooled(images, (self.active[-1],))[0]
+
+    def head(self, features: Tensor) -> Tensor:
+        """Classify features by the last exit that is there."""
+        return self._exit(self.active[-1], features)
+
+    def exit_logits(self, images: Tensor) -> list[Tensor]:
+        """Return the logits of all exits that are there, the shallowest first."""
+        pooled = self._pooled(images, self.active)
+        return [self._exit(depth, features) for depth, features in zip(self.active, pooled, strict=True)]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the last exit's logits."""
+        return self.head(self.features(images))
+
+    def _pooled(self, images: Tensor, depths: tuple[int, ...]) -> list[Tensor]:
+        maps, found = images, []
+        units: list[nn.Module] = self.network.units()  # type: ignore[operator]
+        for depth, unit in enumerate(units[: depths[-1]], start=1):
+            maps = unit(maps)
+            if depth in depths:
+                found.append(maps.mean(dim=(2, 3)))
+        return found
+
+    def _exit(self, depth: int, features: Tensor) -> Tensor:
+        layer = self.network.classifier if depth == self.depth else self.exits[depth - 1]
+        logits: Tensor = layer(features)  # type: ignore[operator]
+        return logits
+
+
+@dataclass(frozen=True)
+class WithExits:
+    """The multi-exit form of an architecture; its trunk starts as the architecture itself does."""
+
+    architecture: Callable[[], nn.Module]
+
+    def __call__(self) -> MultiExit:
+        """Build the network."""
+        return MultiExit(self.architecture())
