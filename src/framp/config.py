@@ -85,6 +85,11 @@ class TrainingConfig:
     steps: int = setting(10, "T, local steps of SGD a round")
     batch: int = setting(32, "mini-batch size")
     rate: float = setting(0.1, "α, the local learning rate")
+    momentum: float = setting(
+        0.0, "of SGD, anew in each round; 0.9 in HeteroFL's, FedRolex' and ScaleFL's own settings"
+    )
+    weight_decay: float = setting(0.0, "of SGD; 5e-4 in HeteroFL's and ScaleFL's own settings, 1e-3 in FedRolex'")
+    clip: float = setting(0.0, "largest norm of a gradient, 0 for none; 1 in HeteroFL's and FedRolex' own settings")
 
 
 @dataclass(frozen=True)
@@ -137,12 +142,50 @@ class AlignmentConfig:
 
 
 @dataclass(frozen=True)
+class WidthConfig:
+    """Stage 2: methods that cut channels."""
+
+    rule: str = setting(
+        "budget",
+        "the widest network within the budget, or the original √γ of each layer's channels, which can be over it",
+        ("budget", "original"),
+    )
+    test_window: str = setting(
+        "last",
+        "channels of a rolling window's models in use: those of the last round, or the first",
+        ("last", "prefix"),
+    )
+
+
+@dataclass(frozen=True)
+class ExitsConfig:
+    """Stage 3: networks with several exits."""
+
+    distillation: float = setting(0.05, "weight of the earlier exits' distillation from the last")
+    temperature: float = setting(3.0, "at which predictions are softened")
+    distillation_start: float = setting(0.25, "share of the rounds before distillation starts")
+    distillation_form: str = setting(
+        "paper",
+        "as in the paper, or as in the authors' code: mean over the classes too, gradient also through the teacher",
+        ("paper", "code"),
+    )
+
+
+@dataclass(frozen=True)
 class EvaluationConfig:
     """When and on what the models are evaluated."""
 
     every: int = setting(5, "rounds between evaluations; the last round is always evaluated")
     batch: int = setting(100, "test batch size (batch statistics depend on it)")
     sizes: list[str] = setting([], "further sizes of the Union model to evaluate, also ones never trained")
+    own_classes: bool = setting(
+        False, "set a client's logits of classes that its training data do not have to 0, as HeteroFL's code does"
+    )
+    norm: str = setting(
+        "batch",
+        "batch norms at test time: each batch's statistics, or static ones of training data as HeteroFL has them",
+        ("batch", "static"),
+    )
 
 
 @dataclass(frozen=True)
@@ -177,6 +220,8 @@ class Config:
     shared: SharedConfig = field(default_factory=SharedConfig)
     generation: GenerationConfig = field(default_factory=GenerationConfig)
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
+    width: WidthConfig = field(default_factory=WidthConfig)
+    exits: ExitsConfig = field(default_factory=ExitsConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)

@@ -12,16 +12,18 @@ from framp import rng
 from framp.budgets import Budget, assign
 from framp.client import Client
 from framp.client.client import ClientData
+from framp.client.workspace import Workspace
 from framp.config import Config
 from framp.data import Dataset, load, partition
 from framp.engines import Engine, Processes, Serial
 from framp.engines.allocator import give_back_freed_memory
 from framp.evaluation import Evaluation, evaluate
 from framp.layout import ParameterLayout
-from framp.messages import Describe, Description, LocalTraining
-from framp.models import Architecture, NamedArchitecture, blank, feature_width, initialised
+from framp.messages import Describe, Description, LocalTraining, Manner
+from framp.models import Architecture, NamedArchitecture, feature_width, initialised
 from framp.recipes import find
 from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server, play
+from framp.structure import Network
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def parts_over(dataset: Dataset, config: Config, architecture: Architecture | No
     """Deal a data set out, and choose the network unless the user brought one."""
     shards = partition(dataset.train.labels, dataset.test.labels, dataset.classes, config.partition)
     named = NamedArchitecture(config.model, dataset.train.images.shape[1], dataset.classes)
-    return Parts(config, ClientData(dataset, shards), architecture or named)
+    return Parts(config, ClientData(dataset, shards), find(config.recipe).network(architecture or named))
 
 
 class Federation:
@@ -94,17 +96,16 @@ class Federation:
 
     def evaluate(self) -> Evaluation:
         """Evaluate all clients' models and the Union model as they are now."""
-        batch = self.config.evaluation.batch
-        return evaluate(self.server, self.engine, self.rounds_played, batch, self._further_sizes)
+        settings = self.config.evaluation
+        manner = Manner(settings.batch, settings.own_classes, settings.norm == "static")
+        return evaluate(self.server, self.engine, self.rounds_played, manner, self._further_sizes)
 
     def personal_model(self, client: int, budget: str | None = None) -> nn.Module:
-        """Return a client's own network as it is now; what is outside its submodel is zero."""
-        submodel = self.server.personal(client, None if budget is None else Budget.parse(budget))
-        model = blank(self.architecture)
-        vector = torch.empty(self.server.layout.size, dtype=self.server.layout.dtype)
-        submodel.fill(vector)
-        self.server.layout.bind(model, vector)
-        return model.eval()
+        """Return a client's own network as it is now: a smaller one, or a full one with zeros outside its submodel."""
+        size = None if budget is None else Budget.parse(budget)
+        workspace = Workspace(self.architecture, self.data.dataset.classes)
+        workspace.load(self.server.personal(client, self.rounds_played, size))
+        return workspace.model.requires_grad_(True).eval()
 
     def close(self) -> None:
         """End the engine's processes."""
@@ -147,7 +148,7 @@ def build_server(
     descriptors = None if recipe.descriptors is None else recipe.descriptors.configured(config, registry.descriptors)
     method = Method(
         recipe.backbone.configured(config, initial, layout, descriptors),
-        recipe.extractor.configured(config),
+        recipe.extractor.configured(config, Network(architecture, layout, image)),
         recipe.objective.configured(config),
     )
     training = config.training
@@ -155,7 +156,15 @@ def build_server(
         method,
         layout,
         registry,
-        LocalTraining(training.steps, training.batch, training.rate, config.data.augment),
+        LocalTraining(
+            training.steps,
+            training.batch,
+            training.rate,
+            config.data.augment,
+            training.momentum,
+            training.weight_decay,
+            training.clip,
+        ),
         GlobalPrototypes(classes, width, layout.dtype, config.alignment.average == "weighted"),
         config.federation.participants,
         config.seed,

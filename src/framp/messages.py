@@ -62,7 +62,7 @@ class Submodel:
         return mask
 
     def trained(self, vector: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what a vector of its layout holds at the submodel's entries: those of the mask, those that always travel."""
+        """Return what a vector of its layout holds: at the active entries, and at those that always travel."""
         values = vector[: self.below]
         return values if self.mask_indices is None else values[self.mask_indices], vector[self.below :]
 

@@ -1,5 +1,6 @@
 """The table of methods: each is a recipe of three parts, and none has code of its own outside its parts."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,9 +9,26 @@ from torch import Tensor
 from framp.config import Config
 from framp.errors import ConfigError, unknown
 from framp.layout import ParameterLayout
+from framp.models import Architecture, WithExits
 from framp.stage1_generation import Backbone, Descriptors, Features, Generated, OneHot, Shared, SharedWhereMoved
-from framp.stage2_extraction import Everything, Extractor, GlobalTopK
-from framp.stage3_objective import Aligned, CrossEntropy, Objective, ThresholdGradient
+from framp.stage2_extraction import (
+    DepthWidth,
+    Everything,
+    Extractor,
+    GlobalTopK,
+    LayerwiseTopK,
+    WidthPrefix,
+    WidthRolling,
+)
+from framp.stage3_objective import (
+    Aligned,
+    CrossEntropy,
+    ExitDistillation,
+    LabelMasked,
+    Objective,
+    ThresholdGradient,
+)
+from framp.structure import Network
 
 
 class BackbonePart(Protocol):
@@ -33,9 +51,9 @@ class DescriptorsPart(Protocol):
 
 
 class ExtractorPart(Protocol):
-    """A kind of extractor that can be set up from a configuration."""
+    """A kind of extractor that can be set up from a configuration, for a network."""
 
-    def configured(self, config: Config) -> Extractor:
+    def configured(self, config: Config, network: Network) -> Extractor:
         """Return the extractor."""
 
 
@@ -55,6 +73,12 @@ class Recipe:
     extractor: ExtractorPart
     objective: ObjectivePart
     summary: str
+    form: Callable[[Architecture], Architecture] | None = None
+    """What the method makes of the network; None: it leaves it as it is."""
+
+    def network(self, architecture: Architecture) -> Architecture:
+        """Return the form of a network that the method trains."""
+        return architecture if self.form is None else self.form(architecture)
 
     @property
     def parts(self) -> tuple[str, str, str, str]:
@@ -77,7 +101,13 @@ RECIPES: dict[str, Recipe] = {
     "framp-no-personalisation": Recipe(Shared, None, GlobalTopK, Aligned, "ablation w/o Per"),
     "framp-neither": Recipe(Shared, None, GlobalTopK, CrossEntropy, "ablation w/o Both"),
     "framp-onehot": Recipe(Generated, OneHot, GlobalTopK, Aligned, "descriptors that say only who the client is"),
+    "framp-layerwise": Recipe(Generated, Features, LayerwiseTopK, Aligned, "TopK within each weight tensor"),
     "fiarse": Recipe(SharedWhereMoved, None, GlobalTopK, ThresholdGradient, "importance-aware submodel extraction"),
+    "heterofl": Recipe(Shared, None, WidthPrefix, LabelMasked, "the first channels of every layer"),
+    "fedrolex": Recipe(Shared, None, WidthRolling, LabelMasked, "a window of channels that rolls round by round"),
+    "scalefl": Recipe(
+        Shared, None, DepthWidth, ExitDistillation, "fewer layers and channels, an exit at each depth", WithExits
+    ),
     "fedavg": Recipe(Shared, None, Everything, CrossEntropy, "everybody trains the full model, budgets ignored"),
 }
 

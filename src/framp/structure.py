@@ -1,13 +1,12 @@
 """Which entries of a network belong to which channels, read off one run of it.
 
-Channels that are added to one another, as around a shortcut, live and die together: they form one group. What the images
-bring and what the classes need is never cut. Each operation of the run tells how its output's channels follow from its
-input's; one that is not known here is an error that names it.
+Channels that are added to one another, as around a shortcut, live and die together: they form one group. What the
+images bring and what the classes need is never cut. Each operation of the run tells how its output's channels follow
+from its input's; one that is not known here is an error that names it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from framp.errors import ModelError
 from framp.layout import Entry, ParameterLayout
+from framp.models import Architecture, blank
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Segment:
     block: int = 1
 
 
+Run = Callable[[nn.Module, Tensor], list[Tensor]]
+"""Runs a network on images, and returns the logits of each of its exits."""
 Axis = tuple[Segment, ...]
 """What lies along one dimension of a tensor."""
 
@@ -63,15 +65,13 @@ class Structure:
 class Network:
     """What extractors may know of the network that they cut."""
 
-    architecture: Callable[[], nn.Module]
+    architecture: Architecture
     layout: ParameterLayout
     image: tuple[int, ...]
 
-    def structure(self, run: Callable[[nn.Module, Tensor], Tensor] | None = None) -> Structure:
+    def structure(self, run: Run | None = None) -> Structure:
         """Trace its channels."""
-        with torch.random.fork_rng(devices=[]):
-            module = self.architecture()
-        return trace(module, self.layout, self.image, None if run is None else partial(run, module))
+        return trace(blank(self.architecture), self.layout, self.image, run)
 
 
 def flat(entry: Entry, positions: Sequence[np.ndarray]) -> np.ndarray:
@@ -82,15 +82,13 @@ def flat(entry: Entry, positions: Sequence[np.ndarray]) -> np.ndarray:
     return found + entry.start
 
 
-def trace(
-    module: nn.Module, layout: ParameterLayout, image: tuple[int, ...], run: Callable[[Tensor], Tensor] | None = None
-) -> Structure:
-    """Run a network on blank images and read its channel structure off; `run` stands for its own features and head."""
+def trace(module: nn.Module, layout: ParameterLayout, image: tuple[int, ...], run: Run | None = None) -> Structure:
+    """Run a network on blank images and read its channel structure off; `run` may do so in another way than usual."""
     module.eval()
     images = torch.zeros(2, *image, dtype=layout.dtype)
     recorder = _Recorder(module, images)
     with torch.no_grad(), recorder:
-        logits = run(images) if run is not None else module.head(module.features(images))  # type: ignore[operator]
+        logits = [module.head(module.features(images))] if run is None else run(module, images)  # type: ignore[operator]
     return recorder.structure(layout, logits)
 
 
@@ -120,7 +118,12 @@ _SAME = {
     *("native_dropout", "dropout", "alias", "contiguous", "pow", "sqrt", "constant_pad_nd"),
 }
 _PAIRS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "maximum", "minimum"}
-_BATCH_NORMS = {"native_batch_norm", "_native_batch_norm_legit", "_batch_norm_no_update", "_native_batch_norm_legit_no_training"}
+_BATCH_NORMS = {
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_batch_norm_no_update",
+    "_native_batch_norm_legit_no_training",
+}
 _VIEWS = {"view", "_unsafe_view", "reshape", "squeeze", "unsqueeze"}
 
 
@@ -135,11 +138,11 @@ class _Label:
     """For a parameter seen transposed: its own identity."""
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the operations of a run."""
 
     def __init__(self, module: nn.Module, images: Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._module = type(module).__name__
         self._parameters = {id(parameter): parameter for parameter in module.parameters()}
         self._names = {id(parameter): name for name, parameter in module.named_parameters()}
@@ -149,13 +152,9 @@ class _Recorder(TorchDispatchMode):
         self._labels: dict[int, _Label] = {id(images): _Label(images, [Segment(None, images.shape[1])])}
         self._transposed: dict[int, tuple[Tensor, int]] = {}
 
-    def structure(self, layout: ParameterLayout, logits: Tensor) -> Structure:
+    def structure(self, layout: ParameterLayout, logits: list[Tensor]) -> Structure:
         """Put together what was seen."""
-        label = self._labels.get(id(logits))
-        if label is None or label.dimension != 1 or len(label.axis) != 1 or label.axis[0].group is None:
-            raise self._unknown("the classes are not the output of one last layer")
-        last = self._root(label.axis[0].group)
-        assert last is not None
+        last = {self._outputs(exit) for exit in logits}
         groups: dict[int, int] = {}
         by_name = {name: key for key, name in self._names.items()}
         axes, used, classes = [], [], []
@@ -168,7 +167,7 @@ class _Recorder(TorchDispatchMode):
                 axis: list[Segment] = []
                 for segment in [] if seen is None else seen[dimension]:
                     root = None if segment.group is None else self._root(segment.group)
-                    if root == last and root is not None:
+                    if root in last:
                         of_classes, root = dimension, None
                     number = None if root is None else groups.setdefault(root, len(groups))
                     axis.append(Segment(number, segment.channels, segment.block))
@@ -176,6 +175,16 @@ class _Recorder(TorchDispatchMode):
             axes.append(tuple(found))
             classes.append(of_classes)
         return Structure(tuple(self._sizes[root] for root in groups), tuple(axes), tuple(used), tuple(classes))
+
+    def _outputs(self, logits: Tensor) -> int:
+        """Return the group of the channels that are the classes."""
+        label = self._labels.get(id(logits))
+        root = None
+        if label is not None and label.dimension == 1 and len(label.axis) == 1 and label.axis[0].group is not None:
+            root = self._root(label.axis[0].group)
+        if root is None:
+            raise self._unknown("the classes are not the output of one last layer")
+        return root
 
     def __torch_dispatch__(self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
@@ -332,7 +341,9 @@ class _Recorder(TorchDispatchMode):
     def _reduce(self, name: str, args: tuple[Any, ...], result: Tensor) -> None:
         label = self._label(args[0])
         dimensions = args[1] if len(args) > 1 and args[1] is not None else range(args[0].ndim)
-        dimensions = {dimension % args[0].ndim for dimension in ([dimensions] if isinstance(dimensions, int) else dimensions)}
+        dimensions = {
+            dimension % args[0].ndim for dimension in ([dimensions] if isinstance(dimensions, int) else dimensions)
+        }
         if label.dimension in dimensions:
             raise self._unknown(f"operation '{name}' mixes the channels")
         gone = 0 if result.ndim == args[0].ndim else sum(dimension < label.dimension for dimension in dimensions)

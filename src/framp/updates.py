@@ -84,9 +84,9 @@ def blocks(updates: Sequence[MaskedUpdate], size: int = BLOCK) -> Iterator[Block
         changes = torch.zeros(len(updates), above, dtype=dtype)
         held = torch.zeros(len(updates), above, dtype=torch.bool)
         for row, update in enumerate(updates):
-            places = slice(None) if update.places is None else update.places
-            changes[row, places] = update.always
-            held[row, places] = True
+            active = slice(None) if update.places is None else update.places
+            changes[row, active] = update.always
+            held[row, active] = True
         yield Block(slice(maskable, maskable + above), changes, held.sum(dim=0).to(dtype))
 
 

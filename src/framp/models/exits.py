@@ -19,8 +19,8 @@ class MultiExit(nn.Module):
         widths, classifier = getattr(network, "unit_widths", None), getattr(network, "classifier", None)
         if widths is None or not callable(getattr(network, "units", None)) or not isinstance(classifier, nn.Linear):
             raise ModelError(
-                f"{type(network).__name__} cannot end early; it has to offer units(), a list of the steps from images to "
-                "its last maps, unit_widths, their numbers of channels, and classifier, a linear layer"
+                f"{type(network).__name__} cannot end early; it has to offer units(), a list of the steps from images "
+                "to its last maps, unit_widths, their numbers of channels, and classifier, a linear layer"
             )
         self.network = network
         self.exits = nn.ModuleList(nn.Linear(width, classifier.out_features) for width in widths[:-1])

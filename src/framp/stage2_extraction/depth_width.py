@@ -4,7 +4,7 @@ Which depth and width a budget gets is an input that the paper finds by search. 
 fit at each depth, the one of largest depth^1.5 · width with a width below 1; the full network for a budget of 1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import final
 
@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from framp.budgets import Budget
 from framp.config import Config
 from framp.errors import BudgetError, ModelError
-from framp.layout import ParameterLayout
 from framp.models import MultiExit, blank
 from framp.stage2_extraction.extractor import Selection, Unlearned
 from framp.stage2_extraction.slices import Slices
-from framp.structure import Network, Structure
+from framp.structure import Network, Run
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class Level:
 class DepthWidth(Unlearned):
     """Levels of a multi-exit network; each trained size is a level, and the levels' depths are the exits."""
 
-    layout: ParameterLayout
-    depths: tuple[Structure, ...]
-    """What each depth uses, with its own exit alone."""
+    slices: Slices
+    used: tuple[tuple[bool, ...], ...]
+    """Which entries each depth uses, with its own exit alone."""
     exits: tuple[int, ...]
-    """The depths of the trained sizes."""
+    """The depths at which a level may end."""
 
     @classmethod
     def configured(cls, config: Config, network: Network) -> "DepthWidth":
@@ -47,54 +46,57 @@ class DepthWidth(Unlearned):
         model = blank(network.architecture)
         if not isinstance(model, MultiExit):
             raise ModelError(f"{type(model).__name__} has no exits; wrap its architecture in framp.models.WithExits")
-        depths = tuple(network.structure(_ending(depth)) for depth in range(1, model.depth + 1))
-        free = cls(network.layout, depths, tuple(range(1, model.depth + 1)))
+        slices = Slices(network.structure(_all_exits), network.layout)
+        depths = tuple(range(1, model.depth + 1))
+        anywhere = cls(slices, tuple(network.structure(_exit(depth)).used for depth in depths), depths)
         budgets = [Budget.parse(name) for name in config.federation.budgets]
-        exits = sorted({free.level(budget, others=False).depth for budget in budgets})
-        return cls(network.layout, depths, tuple(exits))
+        return replace(anywhere, exits=tuple(sorted({anywhere.level(budget, 1).depth for budget in budgets})))
 
     def granted(self, budget: Budget) -> Budget:
         """Keep to the client's budget."""
         self.level(budget)
         return budget
 
-    def level(self, budget: Budget, others: bool = True) -> Level:
-        """Choose a budget's level; `others`: with the other levels' exits on the way."""
-        limit = budget.limit(self.layout.maskable)
-        found = []
+    def level(self, budget: Budget, most_exits: int | None = None) -> Level:
+        """Choose a budget's level: a depth, with the exits on the way (or only the last of them), and a width."""
+        limit = budget.limit(self.slices.layout.maskable)
+        fitting = []
         for depth in self.exits:
-            exits = tuple(number for number in self.exits if number <= depth) if others else (depth,)
-            ratio = self._slices(exits).largest(limit)
+            exits = tuple(exit for exit in self.exits if exit <= depth)[-(most_exits or len(self.exits)) :]
+            ratio = self.through(exits).largest(limit)
             if ratio is not None:
-                found.append(Level(depth, exits, ratio))
-        if not found:
+                fitting.append(Level(depth, exits, ratio))
+        if not fitting:
             raise BudgetError(
-                f"budget {budget.name} of a model with {self.layout.maskable} parameters holds {limit} of them, and its "
-                "shallowest network of one channel a layer has more; raise the budget or model.width"
+                f"budget {budget.name} of a model with {self.slices.layout.maskable} parameters holds {limit} of them, "
+                "and its shallowest network of one channel a layer has more; raise the budget or model.width"
             )
-        if budget.fraction == 1:
-            return found[-1]
-        narrow = [level for level in found if level.ratio < 1]
-        return max(narrow or found, key=lambda level: (level.depth**1.5 * float(level.ratio), level.depth))
+        narrower = [level for level in fitting if level.ratio < 1]
+        if budget.fraction == 1 or not narrower:
+            return fitting[-1]
+        return max(narrower, key=lambda level: (level.depth**1.5 * float(level.ratio), level.depth))
 
     def select(self, weights: Tensor, budget: Budget, round: int, in_use: bool = False) -> Selection:
         """Choose the network of the budget's level."""
         level = self.level(budget)
-        slices = self._slices(level.exits)
+        slices = self.through(level.exits)
         return slices.cut([np.arange(width) for width in slices.widths(level.ratio)])
 
-    def _slices(self, exits: tuple[int, ...]) -> Slices:
-        return Slices(_merged([self.depths[depth - 1] for depth in exits]), self.layout)
+    def through(self, exits: tuple[int, ...]) -> Slices:
+        """Return the networks that end at the last of some exits."""
+        used = tuple(any(entry) for entry in zip(*(self.used[depth - 1] for depth in exits), strict=True))
+        return replace(self.slices, structure=replace(self.slices.structure, used=used))
 
 
-def _ending(depth: int):  # type: ignore[no-untyped-def]
-    def run(module: nn.Module, images: Tensor) -> Tensor:
+def _all_exits(module: nn.Module, images: Tensor) -> list[Tensor]:
+    assert isinstance(module, MultiExit)
+    return module.exit_logits(images)
+
+
+def _exit(depth: int) -> Run:
+    def run(module: nn.Module, images: Tensor) -> list[Tensor]:
         assert isinstance(module, MultiExit)
         module.active = (depth,)
-        return module(images)  # type: ignore[no-any-return]
+        return [module(images)]
 
     return run
-
-
-def _merged(structures: list[Structure]) -> Structure:
-    raise NotImplementedError

@@ -32,7 +32,7 @@ class Extractor(Protocol):
         """Return the budget that the method works with, for a client that can hold `budget`."""
 
     def select(self, weights: Tensor, budget: Budget, round: int, in_use: bool = False) -> Selection:
-        """Choose entries by the maskable weights, to be trained in a round or (`in_use`) for a model in use after it."""
+        """Choose by the maskable weights, for training in a round or (`in_use`) for a model in use after it."""
 
     def learn(self, updates: Sequence[MaskedUpdate], generate: Callable[[int], Tensor]) -> None:
         """Learn from one round's updates, ordered by client id; `generate` makes a client's full vector once more."""

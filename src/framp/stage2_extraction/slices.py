@@ -29,7 +29,7 @@ class Slices:
         return self.structure.count(self.layout, self.widths(ratio))
 
     def largest(self, limit: int) -> Fraction | None:
-        """Return the largest width ratio with at most so many maskable parameters; None if even one channel is too many."""
+        """Return the largest width ratio of at most so many parameters; None if one channel a layer has more."""
         steps = sorted({Fraction(kept, width) for width in self.structure.widths for kept in range(1, width + 1)})
         low, high = 0, len(steps)
         while low < high:

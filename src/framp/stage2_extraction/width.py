@@ -37,8 +37,8 @@ class Width(Unlearned):
         if self.slices.largest(limit) is None:
             least = self.slices.count(Fraction(1, max(self.slices.structure.widths)))
             raise BudgetError(
-                f"budget {budget.name} of a model with {maskable} parameters holds {limit} of them, and a network of one "
-                f"channel a layer has {least}; raise the budget or model.width"
+                f"budget {budget.name} of a model with {maskable} parameters holds {limit} of them, and a network of "
+                f"one channel a layer has {least}; raise the budget or model.width"
             )
         return budget
 

@@ -59,4 +59,3 @@ class ExitDistillation(Plain):
         divergence = (target.exp() * (target - found)).sum(dim=1)
         mean = divergence.mean() / (teacher.shape[1] if self.as_in_code else 1)
         return self.temperature**2 * mean
-
