@@ -123,6 +123,9 @@ class GenerationConfig:
         0.1, "models in use have the shared part's running average; this is the newest round's weight, 1 for no average"
     )
     standardise: bool = setting(True, "standardise descriptors over the training clients")
+    refresh_every: int = setting(10, "rounds after which trained descriptors are made anew")
+    extractor_epochs: int = setting(1, "passes in which a participant trains the feature extractor of its descriptor")
+    extractor_rate: float = setting(0.01, "rate of that training")
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,13 @@ class WidthConfig:
         "channels of a rolling window's models in use: those of the last round, or the first",
         ("last", "prefix"),
     )
+
+
+@dataclass(frozen=True)
+class ScoreConfig:
+    """Stage 2: entries by a learned score."""
+
+    rate: float = setting(1.0, "rate of the score network")
 
 
 @dataclass(frozen=True)
@@ -221,6 +231,7 @@ class Config:
     generation: GenerationConfig = field(default_factory=GenerationConfig)
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     width: WidthConfig = field(default_factory=WidthConfig)
+    score: ScoreConfig = field(default_factory=ScoreConfig)
     exits: ExitsConfig = field(default_factory=ExitsConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)

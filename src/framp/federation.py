@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from framp import rng
 from framp.budgets import Budget, assign
 from framp.client import Client
 from framp.client.client import ClientData
@@ -23,6 +22,7 @@ from framp.messages import Describe, Description, LocalTraining, Manner
 from framp.models import Architecture, NamedArchitecture, feature_width, initialised
 from framp.recipes import find
 from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server, play
+from framp.stage1_generation import feature_seed
 from framp.structure import Network
 
 
@@ -123,8 +123,7 @@ class Federation:
 def enrol(config: Config, engine: Engine) -> Registry:
     """Ask every client for its descriptor (and its number of samples), and register it with its budget."""
     clients, features = config.partition.clients, find(config.recipe).wants_features
-    extractor = rng.number(config.seed, rng.NOBODY, rng.NOBODY, "feature extractor")
-    asked = (Describe(client, extractor, features) for client in range(clients))
+    asked = (Describe(client, feature_seed(config.seed), features) for client in range(clients))
     descriptions = (reply for reply in engine.exchange(asked) if isinstance(reply, Description))
     return Registry.enrol(config.budgets, assign(config.budgets, config.federation.shares, clients), descriptions)
 
@@ -145,11 +144,13 @@ def build_server(
     initial = layout.flatten(model)
     del model
     give_back_freed_memory()
-    descriptors = None if recipe.descriptors is None else recipe.descriptors.configured(config, registry.descriptors)
+    raw, kind = registry.descriptors, recipe.descriptors
+    descriptors = None if kind is None else kind.configured(config, raw, image[0], classes)
     method = Method(
         recipe.backbone.configured(config, initial, layout, descriptors),
         recipe.extractor.configured(config, Network(architecture, layout, image)),
         recipe.objective.configured(config),
+        descriptors,
     )
     training = config.training
     return Server(

@@ -1,6 +1,6 @@
 """What crosses the network: frozen records, the same for every engine.
 
-    server ── Describe ─► client ── Description ─► server      once, before the first round
+    server ── Describe ─► client ── Description ─► server      before the first round; trained descriptors again
     server ── Task     ─► client ── Update      ─► server      every round
     server ── Exam     ─► client ── Score       ─► server      when a model is evaluated
 
@@ -115,6 +115,16 @@ class LocalTraining:
 
 
 @dataclass(frozen=True, eq=False)
+class ExtractorTraining:
+    """What a participant is asked to do for the descriptors' feature extractor φ."""
+
+    parameters: Tensor
+    """φ and its classifier, as one vector."""
+    epochs: int
+    rate: float
+
+
+@dataclass(frozen=True, eq=False)
 class Task:
     """What one client is asked to do in one round. A task over its budget cannot be built."""
 
@@ -128,6 +138,7 @@ class Task:
     training: LocalTraining
     prototypes: Prototypes | None
     seed: int
+    extractor: ExtractorTraining | None = None
 
     def __post_init__(self) -> None:
         held, limit = self.submodel.values.numel(), self.budget.limit(self.submodel.maskable)
@@ -140,7 +151,8 @@ class Task:
     @property
     def nbytes(self) -> int:
         """Bytes down to the client."""
-        return self.submodel.nbytes + (0 if self.prototypes is None else self.prototypes.nbytes)
+        prototypes = 0 if self.prototypes is None else self.prototypes.nbytes
+        return self.submodel.nbytes + prototypes + (0 if self.extractor is None else self.extractor.parameters.nbytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,12 +172,14 @@ class Update:
     """Mean training loss over the steps."""
     classes: Tensor | None = None
     """Which classes the client's own training data have, where the objective tells."""
+    extractor: Tensor | None = None
+    """What training changed of φ and its classifier, where the task asks for it."""
 
     @property
     def nbytes(self) -> int:
         """Bytes up from the client."""
-        own = self.values.nbytes + self.always.nbytes + (0 if self.classes is None else self.classes.nbytes)
-        return own + (0 if self.prototypes is None else self.prototypes.nbytes)
+        own = self.values.nbytes + self.always.nbytes + (0 if self.prototypes is None else self.prototypes.nbytes)
+        return own + sum(tensor.nbytes for tensor in (self.classes, self.extractor) if tensor is not None)
 
 
 @dataclass(frozen=True)
@@ -177,6 +191,8 @@ class Describe:
     """The same for every client: it names the shared random feature extractor."""
     features: bool = True
     """Whether the descriptor is wanted; where the method makes no use of it, the number of samples is enough."""
+    extractor: Tensor | None = None
+    """φ and its classifier as they have been trained; None: as they start."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,23 @@ from framp.config import Config
 from framp.errors import ConfigError, unknown
 from framp.layout import ParameterLayout
 from framp.models import Architecture, WithExits
-from framp.stage1_generation import Backbone, Descriptors, Features, Generated, OneHot, Shared, SharedWhereMoved
+from framp.stage1_generation import (
+    Backbone,
+    Descriptors,
+    Features,
+    Generated,
+    OneHot,
+    Shared,
+    SharedWhereMoved,
+    TrainedFeatures,
+)
 from framp.stage2_extraction import (
     DepthWidth,
     Everything,
     Extractor,
     GlobalTopK,
     LayerwiseTopK,
+    LearnedScore,
     WidthPrefix,
     WidthRolling,
 )
@@ -41,12 +51,12 @@ class BackbonePart(Protocol):
 
 
 class DescriptorsPart(Protocol):
-    """A kind of descriptors that can be set up from a configuration and what the clients sent."""
+    """A kind of descriptors that can be set up from a configuration, what the clients sent, and their images' kind."""
 
     def from_data(self) -> bool:
         """Return whether clients have to send features of their data."""
 
-    def configured(self, config: Config, raw: Tensor) -> Descriptors:
+    def configured(self, config: Config, raw: Tensor, channels: int, classes: int) -> Descriptors:
         """Return the descriptors."""
 
 
@@ -102,6 +112,10 @@ RECIPES: dict[str, Recipe] = {
     "framp-neither": Recipe(Shared, None, GlobalTopK, CrossEntropy, "ablation w/o Both"),
     "framp-onehot": Recipe(Generated, OneHot, GlobalTopK, Aligned, "descriptors that say only who the client is"),
     "framp-layerwise": Recipe(Generated, Features, LayerwiseTopK, Aligned, "TopK within each weight tensor"),
+    "framp-update": Recipe(
+        Generated, TrainedFeatures, GlobalTopK, Aligned, "descriptors from a feature extractor that clients train"
+    ),
+    "framp-mlp": Recipe(Generated, Features, LearnedScore, Aligned, "entries by a learned score (our reading)"),
     "fiarse": Recipe(SharedWhereMoved, None, GlobalTopK, ThresholdGradient, "importance-aware submodel extraction"),
     "heterofl": Recipe(Shared, None, WidthPrefix, LabelMasked, "the first channels of every layer"),
     "fedrolex": Recipe(Shared, None, WidthRolling, LabelMasked, "a window of channels that rolls round by round"),

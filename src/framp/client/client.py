@@ -1,18 +1,18 @@
 """A client answers messages; one process can play many clients, one after another, on one copy of the model."""
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from framp.client.describe import describe
+from framp.client.describe import describe, train_extractor
 from framp.client.static_norm import static_norms
 from framp.client.training import own_classes, train
 from framp.client.workspace import Workspace
 from framp.data import Dataset, Partition, Shard
-from framp.messages import Describe, Description, Exam, Message, Reply, Score, Task
+from framp.messages import Describe, Description, Exam, Message, Reply, Score, Task, Update
 from framp.models import Architecture
 
 
@@ -47,13 +47,21 @@ class Client:
         """Do what a message asks for."""
         match message:
             case Task():
-                return train(message, self.data.training(message.client), self.workspace)
+                return self._work(message)
             case Exam():
                 return self._sit(message)
             case Describe():
                 shard = self.data.training(message.client)
-                vector = describe(shard, message.seed) if message.features else torch.empty(0)
+                vector = describe(shard, message) if message.features else torch.empty(0)
                 return Description(message.client, vector, len(shard))
+
+    def _work(self, task: Task) -> Update:
+        shard = self.data.training(task.client)
+        update = train(task, shard, self.workspace)
+        if task.extractor is None:
+            return update
+        changes = train_extractor(shard, self.workspace.classes, task.extractor, task.training.batch, task.seed)
+        return replace(update, extractor=changes)
 
     def _sit(self, exam: Exam) -> Score:
         shard, manner = self.data.testing(exam.client), exam.manner

@@ -33,6 +33,7 @@ class Expected:
     dtype: torch.dtype
     prototypes: torch.Size | None
     classes: torch.Size | None
+    extractor: torch.Size | None
     samples: int
     places: Tensor | None
     class_rows: Tensor | None
@@ -59,6 +60,7 @@ class Inbox:
         self._expected: dict[int, Expected] = {}
         self._merged: dict[int, MaskedUpdate] = {}
         self._prototypes: dict[int, Prototypes] = {}
+        self._extractors: dict[int, Tensor] = {}
         self._losses: dict[int, float] = {}
         self.rejected: Counter[str] = Counter()
         self.bytes_down = 0
@@ -79,6 +81,7 @@ class Inbox:
             dtype=submodel.values.dtype,
             prototypes=prototypes if task.objective.uses_prototypes else None,
             classes=prototypes[:1] if task.objective.tells_classes else None,
+            extractor=None if task.extractor is None else task.extractor.parameters.shape,
             samples=samples,
             places=chosen.always,
             class_rows=chosen.class_rows,
@@ -96,6 +99,8 @@ class Inbox:
         self._merged[update.client] = expected.merged(update, self._spool)
         if update.prototypes is not None:
             self._prototypes[update.client] = update.prototypes
+        if update.extractor is not None:
+            self._extractors[update.client] = update.extractor
 
     def objection(self, update: Update) -> str | None:
         """Return what is wrong with an update, None if nothing is."""
@@ -116,7 +121,20 @@ class Inbox:
             return "values not finite or implausibly large"
         if not math.isfinite(update.loss):
             return "loss not finite"
-        return self._class_objection(update.classes, expected) or self._prototype_objection(update.prototypes, expected)
+        return (
+            self._class_objection(update.classes, expected)
+            or self._extractor_objection(update.extractor, expected)
+            or self._prototype_objection(update.prototypes, expected)
+        )
+
+    @staticmethod
+    def _extractor_objection(extractor: Tensor | None, expected: Expected) -> str | None:
+        if expected.extractor is None or extractor is None:
+            fine = expected.extractor is None and extractor is None
+            return None if fine else "feature extractor missing or not asked for"
+        if extractor.shape != expected.extractor or extractor.dtype != torch.float32:
+            return "wrong shape of the feature extractor"
+        return None if _plausible(extractor) else "feature extractor not finite or implausibly large"
 
     @staticmethod
     def _class_objection(classes: Tensor | None, expected: Expected) -> str | None:
@@ -150,6 +168,11 @@ class Inbox:
     def prototypes(self) -> list[Prototypes]:
         """The valid updates' prototypes, by client id."""
         return [self._prototypes[client] for client in sorted(self._prototypes)]
+
+    @property
+    def extractors(self) -> list[Tensor]:
+        """What the valid updates changed of the descriptors' feature extractor, by client id."""
+        return [self._extractors[client] for client in sorted(self._extractors)]
 
     @property
     def loss(self) -> float | None:

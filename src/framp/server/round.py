@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from framp.engines.engine import Engine
-from framp.messages import Update
+from framp.messages import Description, Update
 from framp.server.server import Server
 from framp.server.stopwatch import Stopwatch
 
@@ -29,6 +29,7 @@ def play(server: Server, engine: Engine, round: int) -> RoundReport:
     """Play one round: sample, make tasks, let clients train, collect, merge."""
     started = time.perf_counter()
     working = Stopwatch()
+    bytes_down, bytes_up = redescribe(server, engine, round)
     participants = server.sample(round)
     inbox = server.inbox()
     tasks = working.over(server.task(client, round, inbox) for client in participants)
@@ -46,9 +47,18 @@ def play(server: Server, engine: Engine, round: int) -> RoundReport:
         accepted=len(inbox.accepted),
         rejected=dict(sorted(inbox.rejected.items())),
         loss=inbox.loss,
-        bytes_down=inbox.bytes_down,
-        bytes_up=inbox.bytes_up,
+        bytes_down=bytes_down + inbox.bytes_down,
+        bytes_up=bytes_up + inbox.bytes_up,
         server_seconds=working.seconds,
         seconds=time.perf_counter() - started,
         diagnostics=diagnostics,
     )
+
+
+def redescribe(server: Server, engine: Engine, round: int) -> tuple[int, int]:
+    """Let all clients describe themselves anew where the method wants that now; return the bytes down and up."""
+    questions = server.questions(round)
+    if not questions:
+        return 0, 0
+    down = sum(question.extractor.nbytes for question in questions if question.extractor is not None)
+    return down, server.redescribe(reply for reply in engine.exchange(questions) if isinstance(reply, Description))

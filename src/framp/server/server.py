@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -11,11 +12,11 @@ from framp import rng
 from framp.budgets import Budget
 from framp.errors import BudgetError
 from framp.layout import ParameterLayout
-from framp.messages import LocalTraining, Submodel, Task
+from framp.messages import Describe, Description, LocalTraining, Submodel, Task
 from framp.server.inbox import Inbox
 from framp.server.prototypes import GlobalPrototypes
 from framp.server.registry import Registry
-from framp.stage1_generation import Backbone
+from framp.stage1_generation import Backbone, Descriptors
 from framp.stage2_extraction import Extractor, Selection
 from framp.stage3_objective import Objective
 
@@ -27,6 +28,7 @@ class Method:
     backbone: Backbone
     extractor: Extractor
     objective: Objective
+    descriptors: Descriptors | None = None
 
 
 class Server:
@@ -68,10 +70,29 @@ class Server:
         """Return an empty inbox for a round."""
         return Inbox(self._inbox_memory)
 
+    def questions(self, round: int) -> list[Describe]:
+        """Return what clients are asked before a round: new descriptions, where the method wants them now."""
+        extractor = None if self.method.descriptors is None else self.method.descriptors.extractor(round)
+        if extractor is None:
+            return []
+        return [Describe(client, 0, extractor=extractor) for client in range(len(self.registry))]
+
+    def redescribe(self, descriptions: Iterable[Description]) -> int:
+        """Take clients' new descriptions in; one that is not valid leaves the client's old one. Return their bytes."""
+        descriptors, received = self.method.descriptors, 0
+        assert descriptors is not None
+        for description in descriptions:
+            vector = description.vector
+            received += vector.nbytes
+            if vector.shape == (descriptors.dimensions,) and bool(vector.isfinite().all()):
+                descriptors.refresh(description.client, vector)
+        descriptors.refreshed()
+        return received
+
     def task(self, client: int, round: int, inbox: Inbox) -> Task:
         """Make a client's task: generate its full model, extract what fits its budget; the inbox expects the answer."""
         uses_prototypes = self.method.objective.uses_prototypes
-        budget = self.method.extractor.granted(self.registry.budget(client))
+        budget, descriptors = self.method.extractor.granted(self.registry.budget(client)), self.method.descriptors
         submodel, selection = self._cut(self.method.backbone.generate(client), budget, round)
         task = Task(
             round=round,
@@ -83,6 +104,7 @@ class Server:
             training=self.training,
             prototypes=self.prototypes.snapshot() if uses_prototypes else None,
             seed=rng.number(self.seed, round, client, "task"),
+            extractor=None if descriptors is None else descriptors.training(),
         )
         above = self.layout.size - self.layout.maskable
         inbox.expect(task, selection, above, self.prototypes.vectors.shape, int(self.registry.samples[client]))
@@ -94,6 +116,8 @@ class Server:
         if not accepted:
             return {}
         self.prototypes.merge(inbox.prototypes)
+        if self.method.descriptors is not None and inbox.extractors:
+            self.method.descriptors.learn(inbox.extractors)
         self.method.extractor.learn(accepted, self.method.backbone.generate)
         return self.method.backbone.learn(accepted)
 
@@ -116,7 +140,8 @@ class Server:
 
     def state(self) -> dict[str, Tensor]:
         """Return all that training has changed, as named tensors."""
-        return {**self.method.backbone.state(), **self.method.extractor.state(), **self.prototypes.state()}
+        parts = (self.method.backbone, self.method.extractor, self.prototypes, self.method.descriptors)
+        return {name: tensor for part in parts if part is not None for name, tensor in part.state().items()}
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Take over a saved state; one of other tensors is an error."""

@@ -1,15 +1,14 @@
 """Stage 1, client-aware full-size model generation: whose full model is it, and how does it learn?
 
 `backbone.py` is the contract; `shared.py` and `generated.py` are the two backbones; `hypernetwork.py` is H(v; φ),
-`descriptors.py` its inputs, `updates.py` what it learns from and `served.py` what is put to use. It runs on the server.
+`descriptors.py` its inputs, and `served.py` what is put to use. It runs on the server.
 """
 
 from framp.stage1_generation.backbone import Backbone
-from framp.stage1_generation.descriptors import Descriptors, Features, OneHot
+from framp.stage1_generation.descriptors import Descriptors, Features, OneHot, TrainedFeatures, feature_seed
 from framp.stage1_generation.generated import Generated
 from framp.stage1_generation.hypernetwork import Hypernetwork
 from framp.stage1_generation.shared import Shared, SharedWhereMoved
-from framp.updates import MaskedUpdate, blocks
 
 __all__ = [
     "Backbone",
@@ -17,9 +16,9 @@ __all__ = [
     "Features",
     "Generated",
     "Hypernetwork",
-    "MaskedUpdate",
     "OneHot",
     "Shared",
     "SharedWhereMoved",
-    "blocks",
+    "TrainedFeatures",
+    "feature_seed",
 ]

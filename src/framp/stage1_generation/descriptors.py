@@ -4,13 +4,16 @@ The features themselves are computed by the client (`framp.client.describe`); he
 training clients, because mean features of a random network are nearly alike for everybody.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, final
 
 import torch
 from torch import Tensor
 
+from framp import rng
 from framp.config import Config
+from framp.messages import ExtractorTraining
+from framp.models.features import flattened, with_classifier
 
 _CLIP = 5.0
 _CHUNK = 1 << 14
@@ -31,22 +34,70 @@ class Descriptors(Protocol):
         """Return one client's descriptor."""
 
     def mean(self) -> Tensor:
-        """Return the descriptor of the average client, from which the Union model is generated."""
+        """Return the descriptor of the average client, from which the Union model is generated; always one tensor."""
+
+    def training(self) -> ExtractorTraining | None:
+        """Return what participants are asked to do for the feature extractor; None: nothing."""
+
+    def learn(self, changes: Sequence[Tensor]) -> None:
+        """Learn from what the participants' training changed of the feature extractor."""
+
+    def extractor(self, round: int) -> Tensor | None:
+        """Return the extractor by which all clients have to describe themselves anew before a round; None: not now."""
+
+    def refresh(self, client: int, raw: Tensor) -> None:
+        """Take a client's new description in."""
+
+    def refreshed(self) -> None:
+        """Take note that all clients have described themselves anew."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return all that was learned, as named tensors: the very memory, not copies."""
 
 
-@final
-class Features:
-    """Descriptors made from data; `raw` holds one row a client and is kept as it is."""
+class Fixed:
+    """What descriptors have in common that stay as they are."""
+
+    def training(self) -> ExtractorTraining | None:
+        """Ask for nothing."""
+        return None
+
+    def learn(self, changes: Sequence[Tensor]) -> None:
+        """Learn nothing."""
+
+    def extractor(self, round: int) -> Tensor | None:
+        """Stay as they are."""
+        return None
+
+    def refresh(self, client: int, raw: Tensor) -> None:
+        """Nobody was asked."""
+        raise AssertionError("fixed descriptors are not refreshed")
+
+    def refreshed(self) -> None:
+        """Nobody was asked."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return nothing: nothing is learned."""
+        return {}
+
+
+class Features(Fixed):
+    """Descriptors made from data; `raw` holds one row a client."""
 
     def __init__(self, raw: Tensor, standardise: bool) -> None:
-        self.raw = raw
+        self.raw, self._standardise = raw, standardise
         self.centre, self.scale = torch.zeros(raw.shape[1]), torch.ones(raw.shape[1])
-        if standardise:
-            mean = _chunked_mean(raw, lambda rows: rows)
-            variance = _chunked_mean(raw, lambda rows: (rows - mean).square())
-            self.centre = mean.float()
-            self.scale = variance.sqrt().clamp(min=1e-8).float()
-        self._mean = _chunked_mean(raw, lambda rows: self.seen(rows.float())).float()
+        self._mean = torch.zeros(raw.shape[1])
+        self._measure()
+
+    def _measure(self) -> None:
+        """Measure centre, scale and mean of the rows, into the tensors that are there."""
+        if self._standardise:
+            mean = _chunked_mean(self.raw, lambda rows: rows)
+            variance = _chunked_mean(self.raw, lambda rows: (rows - mean).square())
+            self.centre.copy_(mean)
+            self.scale.copy_(variance.sqrt().clamp(min=1e-8))
+        self._mean.copy_(_chunked_mean(self.raw, lambda rows: self.seen(rows.float())))
 
     @staticmethod
     def from_data() -> bool:
@@ -54,7 +105,7 @@ class Features:
         return True
 
     @classmethod
-    def configured(cls, config: Config, raw: Tensor) -> "Features":
+    def configured(cls, config: Config, raw: Tensor, channels: int, classes: int) -> "Features":
         """Standardise unless the configuration says otherwise."""
         return cls(raw, config.generation.standardise)
 
@@ -82,11 +133,64 @@ class Features:
 
 
 @final
-class OneHot:
+class TrainedFeatures(Features):
+    """Descriptors whose feature extractor is trained by the participants (the ablation row "Update").
+
+    Each participant also trains φ under a linear classifier; the server takes the mean. Every so many rounds all
+    clients describe themselves anew, and the descriptors are standardised anew.
+    """
+
+    def __init__(self, raw: Tensor, standardise: bool, parameters: Tensor, training: tuple[int, int, float]) -> None:
+        super().__init__(raw.clone(), standardise)
+        self.parameters = parameters
+        self._every, self._epochs, self._rate = training
+
+    @classmethod
+    def configured(cls, config: Config, raw: Tensor, channels: int, classes: int) -> "TrainedFeatures":
+        """Start at the random feature extractor by which the clients enrolled."""
+        network = with_classifier(channels, classes, feature_seed(config.seed))
+        generation = config.generation
+        training = (generation.refresh_every, generation.extractor_epochs, generation.extractor_rate)
+        return cls(raw, generation.standardise, flattened(network), training)
+
+    def training(self) -> ExtractorTraining:
+        """Ask participants to train φ for an epoch or so."""
+        return ExtractorTraining(self.parameters.clone(), self._epochs, self._rate)
+
+    def learn(self, changes: Sequence[Tensor]) -> None:
+        """Move φ and its classifier by the mean of the participants' changes."""
+        self.parameters += torch.stack(list(changes)).mean(dim=0)
+
+    def extractor(self, round: int) -> Tensor | None:
+        """Ask every so many rounds."""
+        return self.parameters.clone() if round > 1 and (round - 1) % self._every == 0 else None
+
+    def refresh(self, client: int, raw: Tensor) -> None:
+        """Put a client's new row in its place."""
+        self.raw[client] = raw
+
+    def refreshed(self) -> None:
+        """Standardise anew."""
+        self._measure()
+
+    def state(self) -> dict[str, Tensor]:
+        """Return φ, the rows, and how they are standardised."""
+        return {
+            "descriptors.extractor": self.parameters,
+            "descriptors.raw": self.raw,
+            "descriptors.centre": self.centre,
+            "descriptors.scale": self.scale,
+            "descriptors.mean": self._mean,
+        }
+
+
+@final
+class OneHot(Fixed):
     """Descriptors that say only who the client is; an unseen client has none."""
 
     def __init__(self, clients: int) -> None:
         self.clients = self.dimensions = clients
+        self._mean = torch.full((clients,), 1 / clients)
 
     @staticmethod
     def from_data() -> bool:
@@ -94,7 +198,7 @@ class OneHot:
         return False
 
     @classmethod
-    def configured(cls, config: Config, raw: Tensor) -> "OneHot":
+    def configured(cls, config: Config, raw: Tensor, channels: int, classes: int) -> "OneHot":
         """Take one dimension a client."""
         return cls(len(raw))
 
@@ -106,7 +210,12 @@ class OneHot:
 
     def mean(self) -> Tensor:
         """Return the mean of all unit vectors."""
-        return torch.full((self.dimensions,), 1 / self.dimensions)
+        return self._mean
+
+
+def feature_seed(seed: int) -> int:
+    """Return the seed of φ, which a run's seed stands for."""
+    return rng.number(seed, rng.NOBODY, rng.NOBODY, "feature extractor")
 
 
 def _chunked_mean(rows: Tensor, transform: Callable[[Tensor], Tensor]) -> Tensor:

@@ -26,7 +26,7 @@ class Hypernetwork:
     ) -> None:
         self.inner, self.inner_bias = inner, inner_bias
         self.head, self.head_bias = head, head_bias
-        self.average, self.centred = average.to(inner.dtype), centred
+        self.average, self.centred = average, centred
 
     @classmethod
     def initialised(
@@ -86,7 +86,7 @@ class Hypernetwork:
     def _learn_below(self, descriptors: Tensor, pull: Tensor, step: float) -> None:
         """Pass the pull on the features through the ReLU to A and a."""
         if self.centred:
-            descriptors = torch.cat([descriptors, self.average.unsqueeze(0)])
+            descriptors = torch.cat([descriptors, self.average.to(descriptors.dtype).unsqueeze(0)])
             pull = torch.cat([pull, -pull.sum(dim=0, keepdim=True)])
         pull = pull * (self.hidden(descriptors) > 0)
         self.inner += step * pull.T @ descriptors

@@ -8,6 +8,7 @@ from framp.stage2_extraction.everything import Everything
 from framp.stage2_extraction.extractor import Extractor, Selection
 from framp.stage2_extraction.global_topk import GlobalTopK
 from framp.stage2_extraction.layerwise_topk import LayerwiseTopK
+from framp.stage2_extraction.learned_score import LearnedScore
 from framp.stage2_extraction.width import WidthPrefix, WidthRolling
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Extractor",
     "GlobalTopK",
     "LayerwiseTopK",
+    "LearnedScore",
     "Selection",
     "WidthPrefix",
     "WidthRolling",
