@@ -82,8 +82,9 @@ def test_every_setting_is_explained() -> None:
     lines = [line for line in Config().to_toml(explain=True).splitlines() if " = " in line]
     assert len(lines) >= 40
     assert all(line.split("  # ", 1)[1].strip() for line in lines)
-    (norm,) = (line for line in lines if line.startswith("norm = "))
-    assert norm.endswith(": batch | group")
+    model, evaluation = (line for line in lines if line.startswith("norm = "))
+    assert model.endswith(": batch | group")
+    assert evaluation.endswith(": batch | static")
 
 
 def test_records_are_frozen_and_do_not_share_lists() -> None:

@@ -6,7 +6,7 @@ import pytest
 from framp.budgets import Budget
 from framp.evaluation import evaluate
 from framp.federation import Federation
-from framp.messages import Exam, Message, Reply, Score
+from framp.messages import Exam, Manner, Message, Reply, Score
 
 MakeFederation = Callable[..., Federation]
 
@@ -36,7 +36,9 @@ class Scripted:
 
 def test_accuracies_by_hand(toy_federation: MakeFederation) -> None:
     server, engine = toy_federation().server, Scripted()
-    found = evaluate(server, engine, 7, 33, [Budget.parse("3/4"), Budget.parse("1/100"), Budget.parse("1/2")])
+    found = evaluate(
+        server, engine, 7, Manner(33, True), [Budget.parse("3/4"), Budget.parse("1/100"), Budget.parse("1/2")]
+    )
     assert found.round == 7
     assert found.clients == [0.1, 0.2, 0.3, 0.4, 0.9, 0.5]
     assert found.local == pytest.approx(2.4 / 6, abs=1e-15)
@@ -45,7 +47,7 @@ def test_accuracies_by_hand(toy_federation: MakeFederation) -> None:
     assert found.union_by_size == expected
     assert list(found.union_by_size) == list(expected)  # trained sizes first
     assert found.union == pytest.approx((0.1 + 0.5 + 0.75) / 3, abs=1e-15)
-    assert all(exam.batch == 33 for exam in engine.exams)
+    assert all(exam.manner == Manner(33, True) for exam in engine.exams)
     assert [exam.client for exam in engine.exams] == [None] * 5 + list(range(6))
     held = {exam.key[1]: exam.submodel.values.numel() for exam in engine.exams if exam.client is None}
     assert held == {"1": 1544, "3/4": 1158, "1/2": 772, "1/8": 193, "1/100": 15}
@@ -55,7 +57,7 @@ def test_accuracies_by_hand(toy_federation: MakeFederation) -> None:
 
 def test_a_method_that_ignores_budgets_is_examined_once_for_all_sizes(toy_federation: MakeFederation) -> None:
     server, engine = toy_federation({"recipe": "fedavg"}).server, Scripted()
-    found = evaluate(server, engine, 1, 10, [Budget.parse("3/4")])
+    found = evaluate(server, engine, 1, Manner(10), [Budget.parse("3/4")])
     assert [exam.key for exam in engine.exams if exam.client is None] == [("union", "1")]
     assert found.union_by_size == {"1/8": 0.75, "1/2": 0.75, "1": 0.75, "3/4": 0.75}
     assert found.union == 0.75
@@ -63,14 +65,14 @@ def test_a_method_that_ignores_budgets_is_examined_once_for_all_sizes(toy_federa
 
 def test_local_is_the_mean_over_clients_not_over_groups(toy_federation: MakeFederation) -> None:
     values: dict[str, Any] = {"federation.budgets": ["1/8", "1"], "federation.shares": [5 / 6, 1 / 6]}
-    found = evaluate(toy_federation(values).server, Scripted(), 1, 10)
+    found = evaluate(toy_federation(values).server, Scripted(), 1, Manner(10))
     assert found.groups == pytest.approx({"1/8": 1.9 / 5, "1": 0.5}, abs=1e-15)
     assert found.local == pytest.approx(2.4 / 6, abs=1e-15)
 
 
 def test_a_budget_that_nobody_has_is_no_group(toy_federation: MakeFederation) -> None:
     values: dict[str, Any] = {"federation.shares": [0.5, 0.0, 0.5]}
-    found = evaluate(toy_federation(values).server, Scripted(), 1, 10)
+    found = evaluate(toy_federation(values).server, Scripted(), 1, Manner(10))
     assert found.local == pytest.approx(0.4, abs=1e-15)
     assert found.groups == pytest.approx({"1/8": 0.2, "1": 0.6}, abs=1e-15)
     assert found.union_by_size == {"1/8": 0.1, "1": 0.75}

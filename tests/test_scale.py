@@ -8,7 +8,7 @@ import pytest
 
 from framp import presets
 from framp.federation import Federation
-from framp.messages import Exam, Score
+from framp.messages import Exam, Manner, Score
 from framp.runs.results import peak_rss_bytes
 
 
@@ -32,7 +32,7 @@ def test_rounds_of_the_cifar10_preset() -> None:
             assert report.loss is not None
             assert 0 < report.loss < 10
         assert federation.server.digest() != before
-        exams = [Exam(federation.server.personal(client), client, 100) for client in (0, 25, 50, 75)]
+        exams = [Exam(federation.server.personal(client, 2), client, (), Manner(100)) for client in (0, 25, 50, 75)]
         scores = list(federation.engine.exchange(exams))
         assert all(isinstance(score, Score) and score.total == 100 for score in scores)
     for whose, children in (("server", False), ("server and the larger worker", True)):

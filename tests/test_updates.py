@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from framp.stage1_generation import MaskedUpdate, blocks
-from framp.updates import BLOCK, Block
+from framp.updates import BLOCK, Block, MaskedUpdate, blocks
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,7 @@ def update(client: int, maskable: int, indices: list[int] | None, always: int, s
         None if indices is None else Held(torch.tensor(indices, dtype=torch.int32)),
         Held(torch.randn(held, generator=generator, dtype=torch.float64)),
         torch.randn(always, generator=generator, dtype=torch.float64),
+        always,
     )
 
 

@@ -12,7 +12,7 @@ from framp.client.describe import describe
 from framp.client.training import train
 from framp.client.workspace import Workspace
 from framp.data import Dataset, Partition
-from framp.messages import Describe, Description, Exam, LocalTraining, Score, Submodel, Task, Update
+from framp.messages import Describe, Description, Exam, LocalTraining, Manner, Score, Submodel, Task, Update
 from framp.models import SmallCNN
 from framp.stage3_objective import CrossEntropy
 
@@ -58,7 +58,7 @@ def test_a_task_is_answered_with_an_update(data: ClientData) -> None:
 @pytest.mark.parametrize("batch", [1, 2, 100])
 def test_an_exam_is_answered_with_a_score(data: ClientData, client: int | None, batch: int) -> None:
     submodel = whole(3)
-    score = Client(architecture, data).answer(Exam(submodel, client, batch, ("a", "b")))
+    score = Client(architecture, data).answer(Exam(submodel, client, ("a", "b"), Manner(batch)))
     workspace = Workspace(architecture, 4)
     submodel.fill(workspace.weights)
     images, labels = data.testing(client).batch(slice(None))
@@ -69,7 +69,7 @@ def test_an_exam_is_answered_with_a_score(data: ClientData, client: int | None, 
 def test_an_exam_leaves_training_mode_and_keeps_no_gradient(data: ClientData) -> None:
     client = Client(architecture, data)
     client.workspace.model.train()
-    client.answer(Exam(whole(), 0, 2))
+    client.answer(Exam(whole(), 0, (), Manner(2)))
     assert not client.workspace.model.training
     assert not client.workspace.gradient.any()
 
@@ -86,14 +86,14 @@ def test_batch_statistics_depend_on_the_batches_of_the_exam(data: ClientData, to
         for start in range(0, 60, batch):
             images, labels = everything.testing(0).batch(slice(start, start + batch))
             right += int((client.workspace.model(images).argmax(dim=1) == labels).sum())
-        assert client.answer(Exam(submodel, 0, batch)) == Score((), right, 60)
+        assert client.answer(Exam(submodel, 0, (), Manner(batch))) == Score((), right, 60)
 
 
 def test_a_description_is_the_descriptor_or_merely_a_number_of_samples(data: ClientData) -> None:
     client = Client(architecture, data)
     answer: Any = client.answer(Describe(1, 3))
     assert isinstance(answer, Description)
-    assert torch.equal(answer.vector, describe(data.training(1), 3))
+    assert torch.equal(answer.vector, describe(data.training(1), Describe(1, 3)))
     assert (answer.client, answer.samples) == (1, 6)
     answer = client.answer(Describe(0, 3, features=False))
     assert isinstance(answer, Description)
@@ -109,6 +109,6 @@ def test_one_copy_of_the_model_plays_all_clients(data: ClientData) -> None:
 
     client = Client(counted, data)
     for number in (0, 1, 0):
-        client.answer(Exam(whole(number), number, 2))
+        client.answer(Exam(whole(number), number, (), Manner(2)))
         client.answer(Task(1, number, 0, Budget.parse("1"), whole(), CrossEntropy(), LocalTraining(1, 2, 0.1), None, 0))
     assert len(built) == 1

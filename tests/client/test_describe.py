@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from framp.client.describe import DIMENSIONS, describe, feature_extractor
+from framp.client.describe import describe
 from framp.data import Shard
+from framp.messages import Describe
+from framp.models.features import DIMENSIONS, feature_extractor
 
 
 def shard(samples: int, channels: int = 1, size: int = 8, seed: int = 0) -> Shard:
@@ -23,12 +25,12 @@ def test_the_order_of_the_samples_does_not_matter(samples: int, seed: int) -> No
     own = shard(samples, seed=seed)
     order = np.random.default_rng(seed).permutation(samples)
     shuffled = Shard(own.images[order], own.labels[order], own.mean, own.std)
-    torch.testing.assert_close(describe(shuffled, 0), describe(own, 0), atol=1e-6, rtol=0)
+    torch.testing.assert_close(describe(shuffled, Describe(0, 0)), describe(own, Describe(0, 0)), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(("channels", "size"), [(1, 1), (1, 8), (3, 7), (3, 32)])
 def test_a_descriptor_is_128_numbers_whatever_the_images(channels: int, size: int) -> None:
-    vector = describe(shard(3, channels, size), 0)
+    vector = describe(shard(3, channels, size), Describe(0, 0))
     assert vector.shape == (DIMENSIONS,) == (128,)
     assert vector.dtype == torch.float32
     assert bool(torch.isfinite(vector).all())
@@ -48,20 +50,20 @@ def test_a_descriptor_by_hand() -> None:
         assert not convolution.bias.any()
         maps = F.max_pool2d(F.relu(F.conv2d(maps, convolution.weight, padding=1)), 2, ceil_mode=True)
     expected = torch.stack([one.mean(dim=(1, 2)) for one in maps]).mean(dim=0)
-    torch.testing.assert_close(describe(own, 11), expected.detach(), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(describe(own, Describe(0, 11)), expected.detach(), atol=1e-6, rtol=1e-5)
 
 
 def test_the_extractor_is_the_same_for_everybody_and_follows_from_the_seed_alone() -> None:
     own = shard(4)
     torch.manual_seed(1)
-    first = describe(own, 5)
+    first = describe(own, Describe(0, 5))
     torch.manual_seed(2)
-    assert torch.equal(describe(own, 5), first)
-    assert not torch.equal(describe(own, 6), first)
-    assert not torch.equal(describe(shard(4, seed=1), 5), first)
+    assert torch.equal(describe(own, Describe(0, 5)), first)
+    assert not torch.equal(describe(own, Describe(0, 6)), first)
+    assert not torch.equal(describe(shard(4, seed=1), Describe(0, 5)), first)
 
 
 def test_describing_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
-    describe(shard(4), 5)
+    describe(shard(4), Describe(0, 5))
     assert torch.equal(torch.get_rng_state(), before)

@@ -16,7 +16,7 @@ from framp.data import Shard, augment
 from framp.layout import ParameterLayout
 from framp.messages import LocalTraining, Prototypes, Submodel, Task, Update
 from framp.models import SmallCNN
-from framp.stage3_objective import Aligned, CrossEntropy, Objective, ThresholdGradient
+from framp.stage3_objective import Aligned, CrossEntropy, Known, Objective, ThresholdGradient
 
 CLASSES = 3
 
@@ -111,11 +111,12 @@ def test_training_is_a_bare_loop_of_descent_on_masked_weights(
     noise = rng.stream(7, 2, 4, "augmentation")
     rows = [first for _ in range(2) for first in np.array_split(order.permutation(21), [8, 16])]
     losses = []
+    known = Known(prototypes(), torch.tensor([True, True, False]))
     for step in range(5):
         images = (samples.images[rows[step]].double() / 255 - 0.5) / 0.25
         if augmented:
             images = augment(images, noise)
-        loss = objective.loss(model, images, samples.labels[rows[step]], prototypes())
+        loss = objective.loss(model, images, samples.labels[rows[step]], known)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         for name, parameter in model.named_parameters():

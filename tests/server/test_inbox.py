@@ -9,9 +9,11 @@ from torch import Tensor
 from framp.budgets import Budget
 from framp.messages import LocalTraining, Prototypes, Submodel, Task, Update
 from framp.server import Inbox
+from framp.stage2_extraction import Selection
 from framp.stage3_objective import Aligned, CrossEntropy
 
 MASKABLE, ALWAYS, CLASSES, WIDTH, SAMPLES = 10, 2, 3, 4, 6
+PROTOTYPES = torch.Size([CLASSES, WIDTH])
 
 
 def task(client: int, aligned: bool = True, indices: list[int] | None = None) -> Task:
@@ -42,7 +44,8 @@ def update(client: int, **changes: Any) -> Update:
 def inbox(clients: int = 3, aligned: bool = True, memory: int = 1 << 20) -> Inbox:
     made = Inbox(memory)
     for client in range(clients):
-        made.expect(task(client, aligned), torch.Size([CLASSES, WIDTH]) if aligned else None, SAMPLES)
+        asked = task(client, aligned)
+        made.expect(asked, Selection(asked.submodel.indices), ALWAYS, PROTOTYPES, SAMPLES)
     return made
 
 
@@ -183,9 +186,8 @@ def test_an_empty_inbox() -> None:
 def test_a_model_without_anything_that_always_travels() -> None:
     box = Inbox(0)
     part = Submodel(MASKABLE, None, torch.ones(MASKABLE), torch.empty(0))
-    box.expect(
-        Task(5, 0, 100, Budget.parse("1"), part, CrossEntropy(), LocalTraining(1, 1, 0.1), None, 0), None, SAMPLES
-    )
+    asked = Task(5, 0, 100, Budget.parse("1"), part, CrossEntropy(), LocalTraining(1, 1, 0.1), None, 0)
+    box.expect(asked, Selection(), 0, PROTOTYPES, SAMPLES)
     answer = update(0, values=torch.ones(MASKABLE), always=torch.empty(0), prototypes=None)
     assert box.objection(answer) is None
     box.receive(answer)

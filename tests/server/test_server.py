@@ -214,10 +214,10 @@ def test_models_in_use_are_as_personal_as_configured_and_trained_ones_always_are
         server = toy_federation({"generation.served_strength": strength}).server
         merged(server, 1, lambda updates: updates)
         assert server.task(0, 2, server.inbox()).submodel.values.numel() == 193
-        found[strength] = [server.personal(0, FULL).values, server.union(FULL).values]
+        found[strength] = [server.personal(0, 1, FULL).values, server.union(FULL, 1).values]
         trained = server.task(4, 2, server.inbox()).submodel.values
         found[strength].append(trained)
-        assert server.personal(0, half).values.numel() == 772
+        assert server.personal(0, 1, half).values.numel() == 772
     for part in (1, 2):  # the Union model and what is trained do not depend on it
         assert torch.equal(found[0.0][part], found[1.0][part])
         assert torch.equal(found[0.5][part], found[1.0][part])
@@ -231,9 +231,9 @@ def test_models_of_other_sizes(toy_federation: MakeFederation) -> None:
     server = toy_federation().server
     maskable = server.layout.maskable
     half = Budget.parse("1/2")
-    assert server.personal(0).values.numel() == maskable // 8
-    assert server.personal(0, half).values.numel() == server.union(half).values.numel() == maskable // 2
-    assert server.union(FULL).indices is None
+    assert server.personal(0, 0).values.numel() == maskable // 8
+    assert server.personal(0, 0, half).values.numel() == server.union(half, 0).values.numel() == maskable // 2
+    assert server.union(FULL, 0).indices is None
 
 
 @pytest.mark.parametrize("recipe", ["framp", "fiarse"])
@@ -250,4 +250,4 @@ def test_a_budget_that_holds_nothing_is_refused(recipe: str, toy_federation: Mak
 
 def test_a_method_that_ignores_budgets_takes_any(toy_federation: MakeFederation) -> None:
     values = {"recipe": "fedavg", "federation.budgets": ["1/2000", "1"], "federation.shares": [0.5, 0.5]}
-    assert toy_federation(values).server.personal(0).values.numel() == 1544
+    assert toy_federation(values).server.personal(0, 0).values.numel() == 1544

@@ -9,8 +9,9 @@ from framp.config import Config
 from framp.errors import ConfigError
 from framp.layout import ParameterLayout
 from framp.models import SmallCNN
-from framp.stage1_generation import Features, Generated, MaskedUpdate, OneHot
+from framp.stage1_generation import Features, Generated, OneHot
 from framp.stage1_generation.generated import layer_scales
+from framp.updates import MaskedUpdate
 
 MODEL = SmallCNN(1, 3, 2).double()
 LAYOUT = ParameterLayout.of(MODEL)
@@ -44,7 +45,7 @@ def backbone(**generation: Any) -> Generated:
     settings = {"hidden": 5, "head_scale": 0.1} | generation
     config = Config().with_values({f"generation.{key}": value for key, value in settings.items()})
     raw = torch.randn(CLIENTS, 7, generator=torch.Generator().manual_seed(6))
-    return Generated.configured(config, initial(), LAYOUT, Features.configured(config, raw))
+    return Generated.configured(config, initial(), LAYOUT, Features.configured(config, raw, 1, 3))
 
 
 def updates(share: float | None, clients: tuple[int, ...] = (1, 3, 4)) -> tuple[list[MaskedUpdate], Tensor, Tensor]:
@@ -64,7 +65,7 @@ def updates(share: float | None, clients: tuple[int, ...] = (1, 3, 4)) -> tuple[
         made.append(
             MaskedUpdate(
                 client, LAYOUT.maskable, None if indices is None else Held(indices), Held(values),
-                dense[LAYOUT.maskable :],
+                dense[LAYOUT.maskable :], LAYOUT.size - LAYOUT.maskable,
             )
         )  # fmt: skip
         changes.append(dense)
@@ -225,7 +226,8 @@ def test_the_state_is_the_memory_itself_and_can_be_taken_over() -> None:
     state = one.state()
     one.learn(updates(0.3)[0])
     assert not torch.equal(one.generate(1), other.generate(1))
-    other.load(state)
+    for name, tensor in other.state().items():  # as the server takes a state over
+        tensor.copy_(state[name])
     assert torch.equal(one.generate(1), other.generate(1))
     one.learn(updates(0.3)[0])
     assert not torch.equal(one.generate(1), other.generate(1))

@@ -8,7 +8,8 @@ from torch import Tensor
 from framp.config import Config
 from framp.layout import ParameterLayout
 from framp.models import SmallCNN
-from framp.stage1_generation import MaskedUpdate, Shared, SharedWhereMoved
+from framp.stage1_generation import Shared, SharedWhereMoved
+from framp.updates import MaskedUpdate
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,14 @@ def update(client: int, maskable: int, changes: dict[int, float] | list[float], 
         None if indices is None else Held(torch.tensor(indices, dtype=torch.int32)),
         Held(torch.tensor(values, dtype=torch.float64)),
         torch.tensor(always, dtype=torch.float64),
+        len(always),
     )
+
+
+def take_over(backbone: Shared, state: dict[str, Tensor]) -> None:
+    """Copy a state into a backbone's memory, as the server does."""
+    for name, tensor in backbone.state().items():
+        tensor.copy_(state[name])
 
 
 def test_each_entry_moves_by_its_holders_mean() -> None:
@@ -70,7 +78,7 @@ def test_a_rate_and_a_running_average_of_what_is_served() -> None:
     for served in (backbone.serve(0), backbone.generate_union()):
         torch.testing.assert_close(served, torch.tensor([2, 8 / 3], dtype=torch.float64), atol=1e-15, rtol=0)
     other = Shared(torch.zeros(2, dtype=torch.float64), rate=2.0, served_average=0.1)
-    other.load(backbone.state())
+    take_over(other, backbone.state())
     backbone.learn([update(0, 1, [1.0], [0.5])])
     other.learn([update(0, 1, [1.0], [0.5])])
     assert other.serve(0).tolist() == backbone.serve(0).tolist()
@@ -110,7 +118,7 @@ def test_the_state_is_the_memory_itself_and_can_be_taken_over() -> None:
     state = backbone.state()
     backbone.learn([update(0, 1, {0: 3.0}, [4.0])])
     assert state["shared"].tolist() == [3, 4]
-    other.load(state)
+    take_over(other, state)
     backbone.learn([update(0, 1, {0: 3.0}, [4.0])])
     assert other.generate(0).tolist() == [3, 4]
     assert backbone.generate(0).tolist() == [6, 8]

@@ -5,13 +5,21 @@ from hypothesis import strategies as st
 
 from framp.budgets import FULL, Budget
 from framp.config import Config
+from framp.layout import ParameterLayout
+from framp.models import SmallCNN
 from framp.stage2_extraction import Everything, Extractor, GlobalTopK
+from framp.structure import Network
+
+
+def tiny() -> SmallCNN:
+    return SmallCNN(1, 2, 2)
 
 
 def test_global_topk_by_hand() -> None:
     weights = torch.tensor([0.1, -0.9, 0.3, 0.3, -0.3, 0.05, 0.0, 0.2])
     extractor = GlobalTopK()
-    chosen = {name: extractor.select(weights, Budget.parse(name)) for name in ("1/8", "1/4", "1/2", "0.99", "1")}
+    names = ("1/8", "1/4", "1/2", "0.99", "1")
+    chosen = {name: extractor.select(weights, Budget.parse(name), 3).indices for name in names}
     assert {name: None if indices is None else indices.tolist() for name, indices in chosen.items()} == {
         "1/8": [1],
         "1/4": [1, 2],
@@ -27,9 +35,11 @@ def test_exactly_the_budget_is_kept(maskable: int, fraction: object, seed: int) 
     weights = torch.randint(-3, 4, (maskable,), generator=torch.Generator().manual_seed(seed)).float()
     if budget.limit(maskable) < 1:
         with pytest.raises(ValueError, match="k is 0"):
-            GlobalTopK().select(weights, budget)
+            GlobalTopK().select(weights, budget, 1)
         return
-    indices = GlobalTopK().select(weights, budget)
+    selection = GlobalTopK().select(weights, budget, 1)
+    assert (selection.always, selection.shapes, selection.class_rows) == (None, None, None)  # a mask over it all
+    indices = selection.indices
     if indices is None:
         assert budget.limit(maskable) == maskable
         return
@@ -43,11 +53,19 @@ def test_exactly_the_budget_is_kept(maskable: int, fraction: object, seed: int) 
 
 def test_what_is_granted() -> None:
     quarter = Budget.parse("1/4")
-    assert GlobalTopK.configured(Config()).granted(quarter) is quarter
-    assert Everything.configured(Config()).granted(quarter) == FULL
+    network = Network(tiny, ParameterLayout.of(tiny()), (1, 8, 8))
+    assert GlobalTopK.configured(Config(), network).granted(quarter) is quarter
+    assert Everything.configured(Config(), network).granted(quarter) == FULL
 
 
 def test_everything_is_everything() -> None:
     for name in ("1/4", "1"):
         extractor: Extractor = Everything()
-        assert extractor.select(torch.ones(8), Budget.parse(name)) is None
+        found = extractor.select(torch.ones(8), Budget.parse(name), 1)
+        assert (found.indices, found.always, found.shapes, found.class_rows) == (None, None, None, None)
+
+
+def test_what_learns_nothing_has_no_state() -> None:
+    for extractor in (GlobalTopK(), Everything()):
+        extractor.learn([], lambda client: torch.zeros(8))
+        assert extractor.state() == {}

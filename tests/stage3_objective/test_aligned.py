@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from framp.messages import Prototypes
-from framp.stage3_objective import Aligned
+from framp.stage3_objective import Aligned, Known
 from framp.stage3_objective.prototypes import class_means, class_sums
 
 FEATURES = torch.tensor([[1.0, 2.0], [3.0, 6.0], [0.0, 1.0], [5.0, 5.0]], dtype=torch.float64)
@@ -19,6 +19,10 @@ PROTOTYPES = Prototypes(
     torch.tensor([[3.0, 5.0], [9.0, 9.0], [2.0, 2.0], [7.0, 7.0]], dtype=torch.float64), torch.tensor([4, 1, 2, 0])
 )
 # differences: class 0 -> (3, 4), class 2 -> (0, 2)
+
+
+def known(prototypes: Prototypes | None) -> Known:
+    return Known(prototypes, torch.ones(4, dtype=torch.bool))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +60,8 @@ def test_the_loss_is_cross_entropy_and_a_multiple_of_the_misalignment() -> None:
     model = Linear()
     cross_entropy = F.cross_entropy(model.head(FEATURES), LABELS)
     objective = Aligned(0.3, "squared", "sum")
-    assert float(objective.loss(model, FEATURES, LABELS, None)) == float(cross_entropy)
-    loss = objective.loss(model, FEATURES, LABELS, PROTOTYPES)
+    assert float(objective.loss(model, FEATURES, LABELS, known(None))) == float(cross_entropy)
+    loss = objective.loss(model, FEATURES, LABELS, known(PROTOTYPES))
     assert float(loss) == pytest.approx(float(cross_entropy) + 0.3 * 29, abs=1e-12)
 
 
@@ -74,7 +78,7 @@ def test_the_heads_misalignment_is_its_cross_entropy_on_all_prototypes_there_are
     objective = Aligned(0.3, "head", reduction)
     assert float(objective.confusion(model, PROTOTYPES)) == pytest.approx(expected, abs=1e-9)
     cross_entropy = F.cross_entropy(model.head(FEATURES), LABELS)
-    loss = objective.loss(model, FEATURES, LABELS, PROTOTYPES)
+    loss = objective.loss(model, FEATURES, LABELS, known(PROTOTYPES))
     assert float(loss) == pytest.approx(float(cross_entropy) + 0.3 * expected, abs=1e-9)
 
 
@@ -84,7 +88,7 @@ def test_without_a_class_that_has_both_there_is_no_term() -> None:
     assert found.shape == ()
     assert float(found) == 0
     model = Linear()
-    assert float(Aligned(9.0, "mse").loss(model, FEATURES, LABELS, nobody)) == float(
+    assert float(Aligned(9.0, "mse").loss(model, FEATURES, LABELS, known(nobody))) == float(
         F.cross_entropy(model.head(FEATURES), LABELS)
     )
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from framp.config import Config
 from framp.messages import Prototypes, Submodel
-from framp.stage3_objective import Aligned, CrossEntropy, ThresholdGradient
+from framp.stage3_objective import Aligned, CrossEntropy, Known, ThresholdGradient
 
 
 class Identity(nn.Module):
@@ -30,7 +30,7 @@ def test_cross_entropy_by_hand() -> None:
     prototypes = Prototypes(torch.ones(3, 3).double(), torch.ones(3, dtype=torch.int64))
     for objective in (CrossEntropy(), ThresholdGradient()):
         for seen in (None, prototypes):
-            loss = objective.loss(Identity(), logits, labels, seen)
+            loss = objective.loss(Identity(), logits, labels, Known(seen, torch.ones(3, dtype=torch.bool)))
             assert float(loss) == pytest.approx((first + second) / 2, abs=1e-14)
 
 
@@ -42,7 +42,7 @@ def test_only_alignment_uses_prototypes() -> None:
 
 def test_only_fiarse_shows_the_network_other_weights() -> None:
     submodel = Submodel(2, None, torch.tensor([1.0, -0.5]), torch.zeros(1))
-    CrossEntropy().reparametrise(submodel)
+    assert CrossEntropy().reparametrise(submodel) is None
     shown = torch.zeros(3)
     ThresholdGradient().reparametrise(submodel).shown(torch.tensor([0.6, -0.4, 0.1]), out=shown)
     torch.testing.assert_close(shown, torch.tensor([0.6, 0.0, 0.1]))
