@@ -80,8 +80,7 @@ def train(
         losses.append(value)
         if threshold:
             for entry in masked:
-                size = abs(weights[entry])
-                gradient[entry] *= (1 + 2 * theta * size / (size + theta) ** 2) if size >= theta else 0.0
+                gradient[entry] *= threshold_factor(weights[entry], theta)
         velocity = _velocity(descent, held, weights, gradient, velocity)
         for entry in held.entries:
             weights[entry] -= descent.rate * velocity[entry]
@@ -89,6 +88,14 @@ def train(
     local = class_means(toy, held, seen, everything)
     merged = [weights[entry] if entry in inside else value for entry, value in enumerate(received)]
     return Trained(merged, sum(losses) / len(losses), local)
+
+
+def threshold_factor(weight: float, theta: float) -> float:
+    """FIARSE's factor; plain descent where θ and the weight are both 0."""
+    size = abs(weight)
+    if size < theta:
+        return 0.0
+    return 1 + (2 * theta * size / (size + theta) ** 2 if size + theta > 0 else 0.0)
 
 
 def _seen(toy: Toy, weights: Vector, theta: float) -> Vector:

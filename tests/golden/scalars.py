@@ -14,6 +14,7 @@ A smaller network is given by the channels that it keeps of each unit, and by th
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 Vector = list[float]
@@ -50,15 +51,15 @@ class Toy:
                 found += [(f"exit {depth} weight", self.classes * width), (f"exit {depth} bias", self.classes)]
         return found
 
-    def start(self, tensor: str) -> int:
-        place = 0
-        for name, size in self.tensors:
-            if name == tensor:
-                return place
-            place += size
-        raise KeyError(tensor)
+    @cached_property
+    def _starts(self) -> dict[str, int]:
+        sizes = [size for _, size in self.tensors]
+        return {name: sum(sizes[:number]) for number, (name, _) in enumerate(self.tensors)}
 
-    @property
+    def start(self, tensor: str) -> int:
+        return self._starts[tensor]
+
+    @cached_property
     def maskable(self) -> int:
         return sum(size for _, size in self.tensors)
 

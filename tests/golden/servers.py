@@ -173,7 +173,9 @@ class Generated:
         self.served.follow(self.head_bias)
 
     def _learn_below(self, descriptors: Matrix, pulls: Matrix, step: float) -> None:
-        seen = [(descriptor, self.hidden(descriptor), pull) for descriptor, pull in zip(descriptors, pulls, strict=True)]
+        seen = [
+            (descriptor, self.hidden(descriptor), pull) for descriptor, pull in zip(descriptors, pulls, strict=True)
+        ]
         if self.centred:
             middle = self.hidden(self.average)
             seen += [(self.average, middle, [-value for value in pull]) for pull in pulls]

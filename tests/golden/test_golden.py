@@ -1,6 +1,8 @@
 """Three rounds of every recipe against the transcription of its formulas: float64 to 1e-12, float32 to 1e-6."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +14,8 @@ from framp.recipes import RECIPES
 from framp.server import play
 
 from . import extraction
-from .extraction import Held
-from .methods import METHODS, Method, Played
+from .extraction import Asked, Held
+from .methods import METHODS, Method, Played, exits
 from .objectives import Prototypes
 from .scalars import Vector
 from .toy import Pair, Watching, numbers
@@ -22,9 +24,12 @@ ROUNDS = (1, 2, 3)
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
 NOT_YET = {"framp-mlp", "framp-update"}
 
+#: Budgets of one, two and three exits.
+OWN: dict[str, dict[str, Any]] = {"scalefl": {"federation.budgets": ["1/11", "1/4", "1/2", "1"]}}
+
 #: What can be set otherwise: recipe, settings, and the rule where the settings change the method's parts.
 VARIANTS: dict[str, tuple[str, dict[str, Any], Method | None]] = {
-    **{recipe: (recipe, {}, None) for recipe in METHODS},
+    **{recipe: (recipe, OWN.get(recipe, {}), None) for recipe in METHODS},
     "framp, as in the paper": (
         "framp",
         {
@@ -80,7 +85,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], Method | None]] = {
     ),
     "scalefl, as in the code": (
         "scalefl",
-        {"exits.distillation_form": "code", "exits.distillation": 0.5, "exits.distillation_start": 0.0},
+        OWN["scalefl"]
+        | {"exits.distillation_form": "code", "exits.distillation": 0.5, "exits.distillation_start": 0.0},
         None,
     ),
 }
@@ -125,8 +131,12 @@ def test_three_rounds_are_the_formulas(variant: str, dtype: torch.dtype) -> None
 
 
 def deviations(variant: str, dtype: torch.dtype) -> dict[str, float]:
-    """Play three rounds; return the largest deviation of each thing compared."""
     recipe, values, method = VARIANTS[variant]
+    return deviations_of(recipe, values, method, dtype)
+
+
+def deviations_of(recipe: str, values: dict[str, Any], method: Method | None, dtype: torch.dtype) -> dict[str, float]:
+    """Play three rounds; return the largest deviation of each thing compared."""
     pair = Pair(recipe, values, dtype, method)
     found: dict[str, float] = {}
     with pair.federation:
@@ -181,3 +191,49 @@ def models_in_use(pair: Pair) -> float:
         held = transcription.held(weights, budget.fraction, last)
         found.append(submodel_deviation(server.union(budget, last), held, weights, pair.toy.maskable))
     return max(found)
+
+
+def wrong_ties(asked: Asked) -> Held:
+    """The k largest magnitudes, ties to the higher index."""
+    toy = asked.toy
+    kept = sorted(range(toy.maskable), key=lambda place: (-abs(asked.weights[place]), -place))[: asked.limit]
+    return Held(sorted(kept) + list(range(toy.maskable, toy.size)), toy.everything(), (toy.depth,))
+
+
+def forwards(asked: Asked) -> Held:
+    """A window that moves forwards."""
+    return extraction.width_rolling(replace(asked, round=2 - asked.round))
+
+
+#: Methods with one rule wrong.
+WRONG = {
+    "ties to the higher index": ("framp-neither", replace(METHODS["framp-neither"], extraction=wrong_ties)),
+    "FIARSE over holders": ("fiarse", replace(METHODS["fiarse"], backbone=METHODS["framp-neither"].backbone)),
+    "holders over those who moved": (
+        "framp-neither",
+        replace(METHODS["framp-neither"], backbone=METHODS["fiarse"].backbone),
+    ),
+    "FIARSE without its threshold": ("fiarse", replace(METHODS["fiarse"], threshold=False)),
+    "everybody's class rows": ("heterofl", replace(METHODS["heterofl"], own_rows=False)),
+    "no masked labels": ("heterofl", replace(METHODS["heterofl"], objective=METHODS["fedavg"].objective)),
+    "a window that stays": ("fedrolex", replace(METHODS["fedrolex"], extraction=extraction.width_prefix)),
+    "a window that moves forwards": ("fedrolex", replace(METHODS["fedrolex"], extraction=forwards)),
+    "only the last exit": ("scalefl", replace(METHODS["scalefl"], objective=METHODS["fedavg"].objective)),
+    "no distillation": ("scalefl", replace(METHODS["scalefl"], objective=lambda config, round: exits(config, 1))),
+    "no alignment": ("framp", replace(METHODS["framp"], objective=METHODS["fedavg"].objective)),
+    "one threshold": ("framp-layerwise", replace(METHODS["framp-layerwise"], extraction=extraction.global_topk)),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_the_toy_problem_shows_a_wrong_rule(mistake: str) -> None:
+    recipe, method = WRONG[mistake]
+    assert away(recipe, method) > 1e-5
+
+
+def away(recipe: str, method: Method) -> float:
+    """How far a method is from the federation's; where they choose other entries, as far as can be."""
+    try:
+        return max(deviations_of(recipe, OWN.get(recipe, {}), method, torch.float64).values())
+    except AssertionError:
+        return math.inf

@@ -1,7 +1,9 @@
 """The toy problem that the federation and the transcription both work on, and the network as a module."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +20,15 @@ from .client import Samples
 from .methods import METHODS, Method, Participant, Start, Transcription
 from .scalars import Toy, Vector
 
-WIDTHS = (3, 4, 4)
+WIDTHS = (3, 4)
+WIDTHS_WITH_EXITS = (3, 4, 8)
 CHANNELS, CLASSES, SIDE = 2, 4, 2
 CONFIG: dict[str, Any] = {
     "rounds": 4,
-    "seed": 5,
+    "seed": 17,
     "partition.clients": 8,
     "partition.alpha": 0.3,
-    "federation.budgets": ["1/4", "1/2", "0.7", "1"],
+    "federation.budgets": ["0.3", "0.5", "0.8", "1"],
     "federation.shares": [0.25, 0.25, 0.25, 0.25],
     "federation.participants": 4,
     "training.steps": 2,
@@ -37,15 +40,15 @@ CONFIG: dict[str, Any] = {
 class ToyNetwork(nn.Module):
     """The network of `scalars`, made of torch's layers."""
 
-    def __init__(self) -> None:
+    def __init__(self, widths: tuple[int, ...]) -> None:
         super().__init__()
-        inputs = (CHANNELS, *WIDTHS)
+        inputs = (CHANNELS, *widths[:-1])
         self.stages = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(before, width, 1), nn.ReLU()) for before, width in zip(inputs, WIDTHS, strict=False)
+            nn.Sequential(nn.Conv2d(before, width, 1), nn.ReLU()) for before, width in zip(inputs, widths, strict=True)
         )
-        self.classifier = nn.Linear(WIDTHS[-1], CLASSES)
-        self.gain = nn.Parameter(torch.linspace(0.75, 1.5, WIDTHS[-1]))
-        self.unit_widths = WIDTHS
+        self.classifier = nn.Linear(widths[-1], CLASSES)
+        self.gain = nn.Parameter(torch.linspace(0.75, 1.5, widths[-1]))
+        self.unit_widths = widths
 
     def units(self) -> list[nn.Module]:
         return list(self.stages)
@@ -62,13 +65,14 @@ class ToyNetwork(nn.Module):
 
 
 @dataclass(frozen=True)
-class Architecture:
-    """Builds the network, in some precision, its weights multiples of 1/32: some of them are equally large."""
+class Rounded:
+    """Builds a network in some precision, its weights multiples of 1/32: some of them are equally large."""
 
+    architecture: Callable[[], nn.Module]
     dtype: torch.dtype
 
-    def __call__(self) -> ToyNetwork:
-        network = ToyNetwork().to(self.dtype)
+    def __call__(self) -> nn.Module:
+        network = self.architecture().to(self.dtype)
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.copy_((parameter * 32).round() / 32)
@@ -118,10 +122,12 @@ class Pair:
 
     def __init__(self, recipe: str, values: dict[str, Any], dtype: torch.dtype, method: Method | None = None) -> None:
         self.config = Config().with_values(CONFIG | {"recipe": recipe} | values)
-        self.federation = Federation(parts_over(dataset(), self.config, Architecture(dtype)))
-        self.dtype = dtype
         self.method = method or METHODS[recipe]
-        self.toy = Toy(CHANNELS, WIDTHS, CLASSES, self.method.exits)
+        widths = WIDTHS_WITH_EXITS if self.method.exits else WIDTHS
+        self.toy = Toy(CHANNELS, widths, CLASSES, self.method.exits)
+        parts = parts_over(dataset(), self.config, partial(ToyNetwork, widths))
+        self.federation = Federation(replace(parts, architecture=Rounded(parts.architecture, dtype)))
+        self.dtype = dtype
         server = self.federation.server
         descriptors = getattr(server.method.backbone, "descriptors", None)
         start = Start(
