@@ -1,17 +1,24 @@
 """The contract that every recipe has to keep, and the table itself."""
 
+import random
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from framp.client import Client
+from framp.client.training import batches
 from framp.errors import ConfigError
 from framp.federation import Federation
 from framp.messages import Message, Reply, Submodel, Task, Update
+from framp.models import initialised
 from framp.recipes import RECIPES, find
+from framp.runs.tensors import write_tensors
 from framp.server import play
 
 MakeFederation = Callable[..., Federation]
@@ -25,6 +32,7 @@ TABLE = {
     "framp-layerwise": ("Generated", "Features", "LayerwiseTopK", "Aligned"),
     "framp-mlp": ("Generated", "Features", "LearnedScore", "Aligned"),
     "framp-onehot": ("Generated", "OneHot", "GlobalTopK", "Aligned"),
+    "framp-update": ("Generated", "TrainedFeatures", "GlobalTopK", "Aligned"),
     "fiarse": ("SharedWhereMoved", "", "GlobalTopK", "ThresholdGradient"),
     "heterofl": ("Shared", "", "WidthPrefix", "LabelMasked"),
     "fedrolex": ("Shared", "", "WidthRolling", "LabelMasked"),
@@ -35,26 +43,20 @@ NAMES = sorted(RECIPES)
 
 
 def test_the_table_is_the_designs() -> None:
-    listed = {name: RECIPES[name].parts for name in NAMES if name in TABLE}
-    assert listed == {name: TABLE[name] for name in listed}
-    assert {"framp", "framp-no-alignment", "framp-no-personalisation", "framp-neither"} <= set(listed)
-    assert {"framp-onehot", "fiarse", "fedavg"} <= set(listed)
+    assert {name: recipe.parts for name, recipe in RECIPES.items()} == TABLE
     assert all(recipe.summary for recipe in RECIPES.values())
 
 
 def test_only_features_ask_the_clients_for_something() -> None:
-    assert {name: RECIPES[name].wants_features for name in ("framp", "framp-onehot", "fiarse")} == {
-        "framp": True,
-        "framp-onehot": False,
-        "fiarse": False,
-    }
+    asking = {name for name, recipe in RECIPES.items() if recipe.wants_features}
+    assert asking == {name for name, parts in TABLE.items() if parts[1] in ("Features", "TrainedFeatures")}
 
 
 def test_an_unknown_recipe_is_answered_with_the_nearest() -> None:
     assert find("framp") is RECIPES["framp"]
     with pytest.raises(ConfigError, match=r"unknown recipe 'fedavgg'; did you mean 'fedavg'\?"):
         find("fedavgg")
-    with pytest.raises(ConfigError, match=r"unknown recipe '\?'; known: fedavg, fiarse, framp"):
+    with pytest.raises(ConfigError, match=r"unknown recipe '\?'; known: fedavg, fedrolex, fiarse, framp"):
         find("?")
 
 
@@ -98,32 +100,124 @@ def test_every_task_holds_its_budget_and_pruned_weights_stay_zero(recipe: str, t
         play(server, engine, round)
     assert len(engine.tasks) == 18
     for task, update, left in zip(engine.tasks, engine.updates, engine.left, strict=True):
+        submodel = task.submodel
         granted = server.method.extractor.granted(server.registry.budget(task.client))
-        assert task.submodel.values.numel() <= granted.limit(server.layout.maskable)
-        assert update.values.shape == task.submodel.values.shape
-        assert bool((left[: task.submodel.maskable][outside(task.submodel)] == 0).all())
-        if task.submodel.indices is not None:
-            assert bool((task.submodel.indices.diff() > 0).all())
-            assert int(task.submodel.indices[-1]) < server.layout.maskable
+        assert submodel.values.numel() <= granted.limit(server.layout.maskable)
+        assert update.values.shape == submodel.values.shape
+        if submodel.shapes is None:
+            assert bool((left[: submodel.maskable][outside(submodel)] == 0).all())
+        else:  # what was pruned is not even there
+            assert left.numel() == submodel.values.numel() + submodel.always.numel()
+        if submodel.indices is not None:
+            assert bool((submodel.indices.diff() > 0).all())
+            assert int(submodel.indices[-1]) < server.layout.maskable
 
 
-@pytest.mark.parametrize("recipe", [name for name in NAMES if RECIPES[name].parts[0] == "Shared"])
+@pytest.mark.parametrize("recipe", NAMES)
 def test_entries_that_nobody_held_stay_bitwise_as_they_are(recipe: str, toy_federation: MakeFederation) -> None:
     federation = toy_federation({"recipe": recipe, "federation.budgets": ["1/20", "1/10", "1/5"]})
+    maskable = federation.server.layout.maskable
     for round in (1, 2):
-        before = federation.server.method.backbone.generate(0).clone()
+        before = {name: tensor.clone() for name, tensor in per_entry(federation).items()}
         engine = Watching(federation)
         play(federation.server, engine, round)
-        after = federation.server.method.backbone.generate(0)
-        maskable = federation.server.layout.maskable
         untouched = torch.stack([outside(task.submodel) for task in engine.tasks]).all(dim=0)
         if recipe != "fedavg":
             assert untouched.sum() > maskable / 2
-        assert torch.equal(
-            after[:maskable][untouched].view(torch.int32), before[:maskable][untouched].view(torch.int32)
-        )
-        assert not torch.equal(after[:maskable][~untouched], before[:maskable][~untouched])
-        assert not torch.equal(after[maskable:], before[maskable:])
+        for name, after in per_entry(federation).items():
+            assert torch.equal(bits(after[:maskable][untouched]), bits(before[name][:maskable][untouched])), name
+            assert not torch.equal(after[:maskable][~untouched], before[name][:maskable][~untouched]), name
+            assert not torch.equal(after[maskable:], before[name][maskable:]), name
+
+
+def per_entry(federation: Federation) -> dict[str, Tensor]:
+    """What the server has learned with a row for each entry of the flat vector."""
+    state = federation.server.state()
+    return {name: state[name] for name in ("shared", "head.bias", "head.weight") if name in state}
+
+
+def bits(tensor: Tensor) -> Tensor:
+    return tensor.view(torch.int32)
+
+
+@pytest.mark.parametrize("recipe", NAMES)
+def test_any_order_of_arrival_gives_the_same_bits(recipe: str, toy_federation: MakeFederation) -> None:
+    """Two rounds of five participants, the updates of the second in fifty orders."""
+    federation = toy_federation({"recipe": recipe, "federation.participants": 5})
+    server, engine = federation.server, Watching(federation)
+    play(server, engine, 1)
+    start = {name: tensor.clone() for name, tensor in server.state().items()}
+    shuffle = random.Random(0)
+    digests, orders = set(), set()
+    for _ in range(50):
+        server.load(start)
+        inbox = server.inbox()
+        tasks = [server.task(client, 2, inbox) for client in server.sample(2)]
+        if not digests:
+            updates = [reply for reply in engine.exchange(tasks) if isinstance(reply, Update)]
+            tokens = {task.client: task.token for task in tasks}
+        arrived = shuffle.sample(updates, len(updates))
+        orders.add(tuple(update.client for update in arrived))
+        sent = {task.client: task.token for task in tasks}
+        assert sent != tokens or not digests
+        for update in arrived:
+            inbox.receive(replace(update, token=sent[update.client]))
+        assert len(inbox.accepted) == 5
+        server.merge(inbox)
+        inbox.close()
+        digests.add(server.digest())
+    assert len(orders) > 30
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("recipe", NAMES)
+def test_a_resumed_run_and_other_processes_give_the_same_bits(
+    recipe: str, toy_federation: MakeFederation, tmp_path: Path
+) -> None:
+    """Four rounds at once; two, then two from disk; by worker processes. Descriptors are refreshed in between."""
+    values = {"recipe": recipe, "generation.refresh_every": 2}
+    whole = toy_federation(values)
+    reports = list(whole.train(4))
+
+    begun = toy_federation(values)
+    list(begun.train(2))
+    write_tensors(tmp_path / "state", begun.server.state())
+    resumed = toy_federation(values)
+    resumed.server.load(load_file(tmp_path / "state"))
+    resumed.rounds_played = 2
+    list(resumed.train(2))
+    assert resumed.server.digest() == whole.server.digest()
+    assert resumed.evaluate() == whole.evaluate()
+
+    spread = toy_federation({**values, "engine.name": "processes", "engine.workers": 2})
+    assert [report.loss for report in spread.train(4)] == [report.loss for report in reports]
+    assert spread.server.digest() == whole.server.digest()
+    assert spread.evaluate() == whole.evaluate()
+
+
+@pytest.mark.parametrize("recipe", NAMES)
+def test_the_comparison_is_fair(recipe: str, toy_federation: MakeFederation) -> None:
+    """Partition, initial network, sampling of clients and batches are those of fedavg, whatever the recipe."""
+    one, other = toy_federation({"recipe": recipe}), toy_federation({"recipe": "fedavg"})
+    assert one.data.partition.sha256 == other.data.partition.sha256
+    assert [one.server.sample(round) for round in range(1, 6)] == [other.server.sample(round) for round in range(1, 6)]
+    initial = initialised(other.architecture, 0).state_dict()
+    own = initialised(one.architecture, 0).state_dict()
+    shared = {name.removeprefix("network."): tensor for name, tensor in own.items()}
+    assert all(torch.equal(shared[name], tensor) for name, tensor in initial.items())
+    assert (set(shared) == set(initial)) == (RECIPES[recipe].form is None)
+
+    engines = Watching(one), Watching(other)
+    for federation, engine in zip((one, other), engines, strict=True):
+        play(federation.server, engine, 1)
+    for task, reference in zip(engines[0].tasks, engines[1].tasks, strict=True):
+        assert task.client == reference.client
+        assert task.training == reference.training
+        shard = one.data.training(task.client)
+        own_batches, their_batches = batches(task, shard, torch.float32), batches(reference, shard, torch.float32)
+        for (images, labels), (their_images, their_labels) in zip(own_batches, their_batches, strict=True):
+            assert torch.equal(images, their_images)
+            assert torch.equal(labels, their_labels)
 
 
 @pytest.mark.parametrize("recipe", NAMES)
