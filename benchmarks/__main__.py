@@ -1,14 +1,15 @@
-"""Run all benchmarks, or those named: python -m benchmarks [rounds] [server] [memory] [partitions]."""
+"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [memory] [partitions]."""
 
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import memory, partitions, rounds, server_step
+from benchmarks import memory, partitions, rivals, rounds, server_step
 
 ALL = {
     "rounds": rounds.figures,
+    "rivals": rivals.figures,
     "server": server_step.figures,
     "memory": memory.figures,
     "partitions": partitions.figures,

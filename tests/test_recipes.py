@@ -148,7 +148,8 @@ def test_any_order_of_arrival_gives_the_same_bits(recipe: str, toy_federation: M
     play(server, engine, 1)
     start = {name: tensor.clone() for name, tensor in server.state().items()}
     shuffle = random.Random(0)
-    digests, orders = set(), set()
+    digests: set[str] = set()
+    orders: set[tuple[int, ...]] = set()
     for _ in range(50):
         server.load(start)
         inbox = server.inbox()

@@ -4,7 +4,7 @@ Which depth and width a budget gets is an input that the paper finds by search. 
 fit at each depth, the one of largest depth^1.5 · width with a width below 1; the full network for a budget of 1.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import final
 
@@ -39,6 +39,7 @@ class DepthWidth(Unlearned):
     """Which entries each depth uses, with its own exit alone."""
     exits: tuple[int, ...]
     """The depths at which a level may end."""
+    _levels: dict[Budget, Level] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def configured(cls, config: Config, network: Network) -> "DepthWidth":
@@ -54,7 +55,8 @@ class DepthWidth(Unlearned):
 
     def granted(self, budget: Budget) -> Budget:
         """Keep to the client's budget."""
-        self.level(budget)
+        if budget not in self._levels:
+            self._levels[budget] = self.level(budget)
         return budget
 
     def level(self, budget: Budget, most_exits: int | None = None) -> Level:
@@ -78,7 +80,7 @@ class DepthWidth(Unlearned):
 
     def select(self, weights: Tensor, budget: Budget, round: int, in_use: bool = False) -> Selection:
         """Choose the network of the budget's level."""
-        level = self.level(budget)
+        level = self._levels[self.granted(budget)]
         slices = self.through(level.exits)
         return slices.cut([np.arange(width) for width in slices.widths(level.ratio)])
 

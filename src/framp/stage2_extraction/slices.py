@@ -1,7 +1,7 @@
 """Smaller networks inside a full one: some channels of each group, all parameters between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
@@ -19,6 +19,7 @@ class Slices:
 
     structure: Structure
     layout: ParameterLayout
+    _found: dict[int, Fraction | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def widths(self, ratio: Fraction) -> list[int]:
         """Return how many channels of each group a width ratio keeps: ⌈r·n⌉."""
@@ -30,6 +31,11 @@ class Slices:
 
     def largest(self, limit: int) -> Fraction | None:
         """Return the largest width ratio of at most so many parameters; None if one channel a layer has more."""
+        if limit not in self._found:
+            self._found[limit] = self._search(limit)
+        return self._found[limit]
+
+    def _search(self, limit: int) -> Fraction | None:
         steps = sorted({Fraction(kept, width) for width in self.structure.widths for kept in range(1, width + 1)})
         low, high = 0, len(steps)
         while low < high:
@@ -40,7 +46,7 @@ class Slices:
                 high = middle
         return steps[low - 1] if low else None
 
-    def cut(self, kept: Sequence[np.ndarray], with_classes: bool = True) -> Selection:
+    def cut(self, kept: Sequence[np.ndarray]) -> Selection:
         """Return the entries between the kept channels of each group (ascending), and between those and the classes."""
         below, above, rows, classes = [], [], [], []
         shapes: list[tuple[int, ...] | None] = []
@@ -62,9 +68,12 @@ class Slices:
                 rows.append(size + np.arange(len(places)))
                 classes.append(np.arange(len(places)) // inner % entry.shape[dimension])
             size += len(places)
+        class_rows = torch.from_numpy(np.stack([np.concatenate(rows), np.concatenate(classes)]))
+        if size == self.layout.maskable:
+            return Selection(class_rows=class_rows)
         return Selection(
             torch.from_numpy(np.concatenate(below)),
             torch.from_numpy(np.concatenate([*above, np.empty(0, np.int64)])),
             tuple(shapes),
-            torch.from_numpy(np.stack([np.concatenate(rows), np.concatenate(classes)])),
+            class_rows,
         )
