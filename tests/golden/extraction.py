@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, sqrt
+from math import ceil, exp, log, sqrt
 
 from .scalars import Channels, Toy, Vector
 
@@ -137,3 +137,78 @@ def _level(toy: Toy, budget: Fraction, choices: Sequence[tuple[int, ...]]) -> tu
     if budget == 1 or not narrower:
         return fitting[-1]
     return max(narrower, key=lambda level: level[0][-1] ** 1.5 * float(level[1]))
+
+
+@dataclass
+class LearnedScore:
+    """TopK on s_j = |w_j|/s + Σ_h o_h·ReLU(A_h·x_j + a_h), x_j = (w_j/s, |w_j|/s, σ_tensor(j)/s, ln(k/d)).
+
+    s is the standard deviation of all maskable weights (of a sample), σ that of a tensor (of a population).
+    """
+
+    inner: list[Vector]
+    inner_bias: Vector
+    outer: Vector
+    rate: float
+
+    def inputs(self, toy: Toy, weights: Vector, kept: int) -> list[Vector]:
+        maskable = weights[: toy.maskable]
+        scale = deviation(maskable, len(maskable) - 1)
+        found = []
+        for name, size in toy.tensors:
+            own = weights[toy.start(name) : toy.start(name) + size]
+            sigma = deviation(own, size) / scale
+            found += [[weight / scale, abs(weight) / scale, sigma, log(kept / toy.maskable)] for weight in own]
+        return found
+
+    def hidden(self, inputs: Vector) -> Vector:
+        return [
+            max(0.0, bias + sum(weight * value for weight, value in zip(row, inputs, strict=True)))
+            for row, bias in zip(self.inner, self.inner_bias, strict=True)
+        ]
+
+    def score(self, inputs: Vector) -> float:
+        return inputs[1] + sum(weight * value for weight, value in zip(self.outer, self.hidden(inputs), strict=True))
+
+    def __call__(self, asked: Asked) -> Held:
+        scores = [self.score(inputs) for inputs in self.inputs(asked.toy, asked.weights, asked.limit)]
+        order = sorted(range(asked.toy.maskable), key=lambda place: (-scores[place], place))
+        return _mask(asked, order[: asked.limit])
+
+    def learn(self, toy: Toy, answers: Sequence[tuple[Held, Vector, Vector]]) -> None:
+        """Follow Δ_j·w_j·sigmoid'(s_j − θ)/√k, summed over a participant's k entries, averaged over participants.
+
+        θ is the lowest score chosen. A full model says nothing about what to choose. An answer is what was held, the
+        received and the trained weights.
+        """
+        inner_pull = [[0.0] * len(row) for row in self.inner]
+        bias_pull, outer_pull = [0.0] * len(self.inner), [0.0] * len(self.inner)
+        for held, received, trained in answers:
+            kept = [entry for entry in held.entries if entry < toy.maskable]
+            if len(kept) == toy.maskable:
+                continue
+            inputs = self.inputs(toy, received, len(kept))
+            theta = min(self.score(inputs[entry]) for entry in kept)
+            for entry in kept:
+                gate = 1 / (1 + exp(theta - self.score(inputs[entry])))
+                pull = (trained[entry] - received[entry]) * received[entry] * gate * (1 - gate) / sqrt(len(kept))
+                for unit, value in enumerate(self.hidden(inputs[entry])):
+                    outer_pull[unit] += pull * value
+                    if value > 0:
+                        bias_pull[unit] += pull * self.outer[unit]
+                        for number, input in enumerate(inputs[entry]):
+                            inner_pull[unit][number] += pull * self.outer[unit] * input
+        step = self.rate / len(answers)
+        for unit in range(len(self.inner)):
+            self.outer[unit] += step * outer_pull[unit]
+            self.inner_bias[unit] += step * bias_pull[unit]
+            self.inner[unit] = [old + step * new for old, new in zip(self.inner[unit], inner_pull[unit], strict=True)]
+
+    def state(self) -> dict[str, Vector]:
+        inner = [value for row in self.inner for value in row]
+        return {"score.inner": inner, "score.inner_bias": self.inner_bias, "score.outer": self.outer}
+
+
+def deviation(values: Sequence[float], divisor: int) -> float:
+    mean = sum(values) / len(values)
+    return sqrt(sum((value - mean) ** 2 for value in values) / divisor)

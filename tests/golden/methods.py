@@ -9,7 +9,7 @@ from framp.config import Config
 
 from . import extraction, objectives
 from .client import Descent, Loss, Samples, Trained, train
-from .extraction import Asked, Held, Rule
+from .extraction import Asked, Held, LearnedScore, Rule
 from .objectives import Prototypes
 from .scalars import Toy, Vector
 from .servers import Backbone, Generated, Matrix, Returned, RunningAverage, Shared, SharedWhereMoved, merged_prototypes
@@ -56,6 +56,12 @@ def rows(values: Vector, width: int) -> Matrix:
     return [values[start : start + width] for start in range(0, len(values), width)]
 
 
+def learned_score(config: Config, start: Start) -> LearnedScore:
+    state = start.state
+    inner, bias, outer = state["score.inner"], state["score.inner_bias"], state["score.outer"]
+    return LearnedScore(rows(inner, len(inner) // len(bias)), list(bias), list(outer), config.score.rate)
+
+
 def plain(config: Config, round: int) -> Loss:
     return objectives.plain
 
@@ -89,6 +95,8 @@ class Method:
     own_rows: bool = False
     """Whether a participant counts only for the output rows of its own classes."""
     exits: bool = False
+    learned: Callable[[Config, Start], LearnedScore] | None = None
+    """An extraction rule that learns, instead of `extraction`."""
 
 
 METHODS = {
@@ -98,6 +106,8 @@ METHODS = {
     "framp-neither": Method(shared, extraction.global_topk, plain),
     "framp-layerwise": Method(generated, extraction.layerwise_topk, aligned, prototypes=True),
     "framp-onehot": Method(generated, extraction.global_topk, aligned, prototypes=True),
+    "framp-mlp": Method(generated, extraction.global_topk, aligned, prototypes=True, learned=learned_score),
+    "framp-update": Method(generated, extraction.global_topk, aligned, prototypes=True),
     "fiarse": Method(shared_where_moved, extraction.global_topk, plain, threshold=True),
     "heterofl": Method(shared, extraction.width_prefix, label_masked, own_rows=True),
     "fedrolex": Method(shared, extraction.width_rolling, label_masked, own_rows=True),
@@ -132,11 +142,13 @@ class Transcription:
     def __init__(self, method: Method, toy: Toy, config: Config, start: Start) -> None:
         self.method, self.toy, self.config = method, toy, config
         self.backbone = method.backbone(config, start)
+        self.learned = None if method.learned is None else method.learned(config, start)
         self.budgets = [Fraction(name) for name in config.federation.budgets]
         self.prototypes = Prototypes([[0.0] * toy.widths[-1] for _ in range(toy.classes)], [0] * toy.classes)
 
     def held(self, weights: Vector, budget: Fraction, round: int) -> Held:
-        return self.method.extraction(Asked(self.toy, weights, budget, round, self.budgets))
+        rule = self.learned or self.method.extraction
+        return rule(Asked(self.toy, weights, budget, round, self.budgets))
 
     def play(self, round: int, participants: Sequence[Participant]) -> dict[int, Played]:
         """Play one round, participants by their ids."""
@@ -158,8 +170,15 @@ class Transcription:
         if method.prototypes:
             answers = [found.answer.prototypes for found in played.values()]
             self.prototypes = merged_prototypes(self.prototypes, answers, self.config.alignment.average == "weighted")
+        if self.learned is not None:
+            self.learned.learn(self.toy, [(one.held, one.received, one.answer.weights) for one in played.values()])
         self.backbone.learn(returned)
         return played
+
+    def describe(self, descriptors: Matrix, average: Vector) -> None:
+        """Take over how the clients have described themselves: it is given."""
+        if isinstance(self.backbone, Generated):
+            self.backbone.descriptors, self.backbone.average = descriptors, average
 
     def _counts(self, entry: int, own_classes: set[int]) -> bool:
         of_class = self.toy.class_of(entry)
@@ -169,6 +188,7 @@ class Transcription:
         """Everything that the server has learned, by name."""
         return {
             **self.backbone.state(),
+            **({} if self.learned is None else self.learned.state()),
             "prototypes.vectors": [value for row in self.prototypes.vectors for value in row],
             "prototypes.counts": [float(count) for count in self.prototypes.counts],
         }

@@ -65,7 +65,7 @@ class Toy:
 
     @property
     def size(self) -> int:
-        return self.maskable + self.widths[-1]
+        return self.maskable + (0 if self.exits else self.widths[-1])
 
     def before(self, unit: int) -> int:
         return self.inputs if unit == 1 else self.widths[unit - 2]
@@ -93,7 +93,7 @@ class Toy:
         return [list(range(width)) for width in self.widths]
 
     def entries(self, channels: Channels, depths: Sequence[int]) -> list[int]:
-        """The entries of a smaller network, ascending; g is among them where it has the last exit."""
+        """The entries of a smaller network, ascending."""
         found = []
         before = list(range(self.inputs))
         for unit in range(1, depths[-1] + 1):

@@ -19,6 +19,7 @@ from framp.messages import Message, Reply, Task, Update
 from .client import Samples
 from .methods import METHODS, Method, Participant, Start, Transcription
 from .scalars import Toy, Vector
+from .servers import Matrix
 
 WIDTHS = (3, 4)
 WIDTHS_WITH_EXITS = (3, 4, 8)
@@ -34,20 +35,21 @@ CONFIG: dict[str, Any] = {
     "training.steps": 2,
     "training.batch": 4,
     "generation.hidden": 3,
+    "generation.refresh_every": 2,
 }
 
 
 class ToyNetwork(nn.Module):
     """The network of `scalars`, made of torch's layers."""
 
-    def __init__(self, widths: tuple[int, ...]) -> None:
+    def __init__(self, widths: tuple[int, ...], gain: bool) -> None:
         super().__init__()
         inputs = (CHANNELS, *widths[:-1])
         self.stages = nn.ModuleList(
             nn.Sequential(nn.Conv2d(before, width, 1), nn.ReLU()) for before, width in zip(inputs, widths, strict=True)
         )
         self.classifier = nn.Linear(widths[-1], CLASSES)
-        self.gain = nn.Parameter(torch.linspace(0.75, 1.5, widths[-1]))
+        self.gain = nn.Parameter(torch.linspace(0.75, 1.5, widths[-1])) if gain else None
         self.unit_widths = widths
 
     def units(self) -> list[nn.Module]:
@@ -57,7 +59,8 @@ class ToyNetwork(nn.Module):
         maps = images
         for unit in self.stages:
             maps = unit(maps)
-        return maps.mean(dim=(2, 3)) * self.gain
+        pooled = maps.mean(dim=(2, 3))
+        return pooled if self.gain is None else pooled * self.gain
 
     def head(self, features: Tensor) -> Tensor:
         logits: Tensor = self.classifier(features)
@@ -125,17 +128,19 @@ class Pair:
         self.method = method or METHODS[recipe]
         widths = WIDTHS_WITH_EXITS if self.method.exits else WIDTHS
         self.toy = Toy(CHANNELS, widths, CLASSES, self.method.exits)
-        parts = parts_over(dataset(), self.config, partial(ToyNetwork, widths))
+        parts = parts_over(dataset(), self.config, partial(ToyNetwork, widths, not self.method.exits))
         self.federation = Federation(replace(parts, architecture=Rounded(parts.architecture, dtype)))
         self.dtype = dtype
-        server = self.federation.server
-        descriptors = getattr(server.method.backbone, "descriptors", None)
-        start = Start(
-            {name: numbers(tensor) for name, tensor in server.state().items()},
-            [] if descriptors is None else [numbers(descriptors.of(n)) for n in range(self.config.partition.clients)],
-            [] if descriptors is None else numbers(descriptors.mean()),
-        )
+        state = {name: numbers(tensor) for name, tensor in self.federation.server.state().items()}
+        start = Start(state, *self.descriptors())
         self.transcription = Transcription(self.method, self.toy, self.config, start)
+
+    def descriptors(self) -> tuple[Matrix, Vector]:
+        """The clients' descriptors as they are now, and the average client's."""
+        found = self.federation.server.method.descriptors
+        if found is None:
+            return [], []
+        return [numbers(found.of(client)) for client in range(self.config.partition.clients)], numbers(found.mean())
 
     def budget(self, client: int) -> Fraction:
         return self.federation.server.registry.budget(client).fraction
