@@ -245,3 +245,30 @@ def away(recipe: str, method: Method) -> float:
         return max(deviations_of(recipe, OWN.get(recipe, {}), method, torch.float64).values())
     except AssertionError:
         return math.inf
+
+
+def test_the_toy_problem_has_what_the_rules_are_about() -> None:
+    """Networks of each depth, foreign classes, classes that nobody has in a round, short batches, equal weights."""
+    pair = Pair("scalefl", OWN["scalefl"], torch.float64)
+    with pair.federation:
+        weights = pair.transcription.backbone.full(0)
+        held = [pair.transcription.held(weights, budget, 1) for budget in pair.transcription.budgets]
+    assert [one.depths for one in held] == [(1,), (1, 2), (1, 2, 3), (1, 2, 3)]
+    widths = [[len(kept) for kept in one.channels[: one.depths[-1]]] for one in held]
+    assert widths == [[1], [1, 2], [2, 2, 4], [3, 4, 8]]
+
+    pair = Pair("framp-neither", {}, torch.float64)
+    missing = set()
+    with pair.federation:
+        weights = [abs(weight) for weight in pair.transcription.backbone.full(0)[: pair.toy.maskable]]
+        for round in ROUNDS:
+            engine = Watching(pair.federation, {}, {})
+            play(pair.federation.server, engine, round)
+            participants = pair.participants(engine.tasks)
+            assert {len(labels) for one in participants for _, labels in one.batches} == {4, 2}
+            own = [set(one.everything[1]) for one in participants]
+            missing |= {(round, c) for c in range(pair.toy.classes) if not any(c in classes for classes in own)}
+            assert any(len(classes) < pair.toy.classes for classes in own)
+    assert missing
+    assert len(set(weights)) < len(weights)
+    assert 0.0 in weights
