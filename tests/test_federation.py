@@ -16,7 +16,8 @@ from framp.engines import Serial
 from framp.errors import BudgetError, ConfigError, FrampError
 from framp.federation import Federation, enrol, parts_over
 from framp.messages import LocalTraining, Message, Reply
-from framp.models import Architecture, ResNet18
+from framp.models import Architecture, MultiExit, ResNet18
+from framp.stage2_extraction import DepthWidth
 from framp.stage3_objective import Aligned
 
 MakeConfig = Callable[[dict[str, Any]], Config]
@@ -150,6 +151,50 @@ def test_a_personal_model_is_zero_outside_its_submodel(toy_federation: MakeFeder
         assert not model.training
     smaller = layout.flatten(federation.personal_model(4, "1/8"))
     assert int(smaller[: layout.maskable].count_nonzero()) == 193
+
+
+@pytest.mark.parametrize("recipe", ["heterofl", "fedrolex"])
+def test_a_personal_model_of_a_width_method_is_a_smaller_network(recipe: str, toy_federation: MakeFederation) -> None:
+    """Of widths 4, 8 and 16 (1544 parameters), 193 hold a network of 1, 2 and 4, 772 one of 3, 5 and 10."""
+    federation = toy_federation({"recipe": recipe})
+    federation.play_round()
+    images = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    for client, widths in ((0, (1, 2, 4)), (2, (3, 5, 10)), (4, (4, 8, 16))):
+        model = federation.personal_model(client)
+        convolutions = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+        assert [(layer.in_channels, layer.out_channels) for layer in convolutions] == [
+            (1, widths[0]), (widths[0], widths[1]), (widths[1], widths[2])
+        ]  # fmt: skip
+        assert [tuple(layer.weight.shape[:2]) for layer in convolutions] == [
+            (layer.out_channels, layer.in_channels) for layer in convolutions
+        ]
+        norms = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+        assert tuple(layer.num_features for layer in norms) == widths
+        (classifier,) = (layer for layer in model.modules() if isinstance(layer, nn.Linear))
+        assert (classifier.in_features, classifier.out_features) == (widths[2], 4)
+        held = 9 * (widths[0] + widths[0] * widths[1] + widths[1] * widths[2]) + 4 * widths[2] + 4
+        assert sum(parameter.numel() for parameter in model.parameters()) == held + 2 * sum(widths)
+        assert held <= federation.registry.budget(client).limit(1544)
+        assert model(images).shape == (5, 4)
+        assert not model.training
+        assert all(parameter.requires_grad for parameter in model.parameters())
+    smaller = federation.personal_model(4, "1/2")
+    assert sum(parameter.numel() for parameter in smaller.parameters()) == 9 * (3 + 15 + 50) + 44 + 2 * 18
+
+
+def test_a_personal_model_of_scalefl_ends_early(toy_federation: MakeFederation) -> None:
+    federation = toy_federation({"recipe": "scalefl"})
+    federation.play_round()
+    extractor = federation.server.method.extractor
+    assert isinstance(extractor, DepthWidth)
+    images = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    for client in range(6):
+        model = federation.personal_model(client)
+        assert isinstance(model, MultiExit)
+        assert model.active == extractor.level(federation.registry.budget(client)).exits
+        assert torch.equal(model(images), model.exit_logits(images)[-1])
+        part = federation.server.personal(client, 1)
+        assert sum(parameter.numel() for parameter in model.parameters()) == len(part.values) + len(part.always)
 
 
 def test_a_personal_model_is_the_users_to_change(toy_federation: MakeFederation) -> None:

@@ -128,3 +128,37 @@ def test_the_usual_size_of_a_block(maskable: int) -> None:
     whole = update(0, maskable, None, 1, 0)
     lengths = [block.changes.shape[1] for block in blocks([whole])]
     assert lengths == ([BLOCK, 1, 1] if maskable > BLOCK else [maskable, 1])
+
+
+def test_what_always_travels_of_a_smaller_network_has_its_own_holders() -> None:
+    whole = update(0, 2, [0], 4, 1)
+    part = MaskedUpdate(
+        1, 2, Held(torch.tensor([1], dtype=torch.int32)), Held(torch.tensor([5.0], dtype=torch.float64)),
+        torch.tensor([7.0, 8.0], dtype=torch.float64), 4, torch.tensor([0, 3]),
+    )  # fmt: skip
+    none = MaskedUpdate(
+        2, 2, None, Held(torch.ones(2, dtype=torch.float64)), torch.empty(0, dtype=torch.float64), 4,
+        torch.empty(0, dtype=torch.int64),
+    )  # fmt: skip
+    *_, last = blocks([whole, part, none])
+    assert last.rows == slice(2, 6)
+    assert last.changes.tolist() == [whole.always.tolist(), [7, 0, 0, 8], [0, 0, 0, 0]]
+    assert torch.as_tensor(last.holders).tolist() == [2, 1, 1, 2]
+    assert last.changes.dtype == torch.as_tensor(last.holders).dtype == torch.float64
+
+
+@given(st.integers(1, 12), st.lists(st.sets(st.integers(0, 11)), min_size=1, max_size=5))
+def test_places_are_the_dense_matrix(above: int, sets: list[set[int]]) -> None:
+    held = [sorted(place for place in places if place < above) for places in sets]
+    updates, changes = [], torch.zeros(len(held), above, dtype=torch.float64)
+    for client, own in enumerate(held):
+        values = torch.arange(1.0, len(own) + 1, dtype=torch.float64) * (client + 1)
+        nothing = Held(torch.empty(0, dtype=torch.int32)), Held(torch.empty(0, dtype=torch.float64))
+        updates.append(MaskedUpdate(client, 3, *nothing, values, above, torch.tensor(own, dtype=torch.int64)))
+        for place, value in zip(own, values.tolist(), strict=True):
+            changes[client, place] = value
+    (block,) = blocks(updates)
+    assert places(block, 3 + above) == list(range(3, 3 + above))
+    assert torch.equal(block.changes, changes)
+    counts = [sum(place in own for own in held) for place in range(above)]
+    assert torch.as_tensor(block.holders).tolist() == counts

@@ -9,6 +9,7 @@ from framp.budgets import Budget
 from framp.client import Client
 from framp.client.client import ClientData
 from framp.client.describe import describe
+from framp.client.static_norm import static_norms
 from framp.client.training import train
 from framp.client.workspace import Workspace
 from framp.data import Dataset, Partition
@@ -112,3 +113,49 @@ def test_one_copy_of_the_model_plays_all_clients(data: ClientData) -> None:
         client.answer(Exam(whole(number), number, (), Manner(2)))
         client.answer(Task(1, number, 0, Budget.parse("1"), whole(), CrossEntropy(), LocalTraining(1, 2, 0.1), None, 0))
     assert len(built) == 1
+
+
+class Constant(nn.Module):
+    """Whatever the image, class 3 is likeliest, then class 1; class 2 is below zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(1, 4)
+
+    def features(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(len(images), 1)
+
+    def head(self, features: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.out(features)
+        return logits
+
+
+@pytest.mark.parametrize("own_classes", [False, True])
+def test_logits_of_foreign_classes_may_be_held_at_zero(toy_dataset: Dataset, own_classes: bool) -> None:
+    # samples 1, 2, 5 have classes 1, 2, 1; tested are classes 0, 1, 2, 3, 1
+    parts = Partition((np.array([1, 2, 5]), np.array([3])), (np.array([0, 1, 2, 3, 5]), np.array([4])), "")
+    client = Client(Constant, ClientData(toy_dataset, parts))
+    bias = torch.tensor([-9.0, 1.0, -1.0, 2.0])
+    submodel = Submodel(8, None, torch.cat([torch.zeros(4), bias]), torch.empty(0))
+    score = client.answer(Exam(submodel, 0, ("a",), Manner(2, own_classes)))
+    assert score == Score(("a",), 2 if own_classes else 1, 5)  # class 1 twice, or class 3 once
+    everybody = client.answer(Exam(submodel, None, ("b",), Manner(2, own_classes)))
+    assert everybody == Score(("b",), 1, 6)  # nothing is held back for everybody's data
+
+
+def test_an_exam_on_statistics_of_the_clients_own_training_data(toy_dataset: Dataset) -> None:
+    parts = Partition((np.arange(40), np.arange(40, 120)), (np.arange(20), np.arange(20, 60)), "")
+    data = ClientData(toy_dataset, parts)
+    client = Client(lambda: SmallCNN(1, 4, 4), data)
+    layout = client.workspace.layout
+    vector = 0.3 * torch.randn(layout.size, generator=torch.Generator().manual_seed(0))
+    submodel = Submodel(layout.maskable, None, vector[: layout.maskable], vector[layout.maskable :])
+    for number in (0, None):
+        client.workspace.load(submodel)
+        with static_norms(client.workspace.model, data.training(number), 8):
+            images, labels = data.testing(number).batch(slice(None))
+            right = int((client.workspace.model(images).argmax(dim=1) == labels).sum())
+        score = client.answer(Exam(submodel, number, (), Manner(8, static_norm=True)))
+        assert score == Score((), right, len(labels))
+    again = client.answer(Exam(submodel, 0, (), Manner(8)))
+    assert again == Client(lambda: SmallCNN(1, 4, 4), data).answer(Exam(submodel, 0, (), Manner(8)))

@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -64,7 +65,9 @@ def test_group_norm_does_not_look_at_the_batch(model: nn.Module) -> None:
 
 
 def test_norms() -> None:
-    assert [norm("group", channels).num_groups for channels in (1, 2, 3, 8)] == [1, 2, 1, 2]
+    for channels, groups in ((1, 1), (2, 2), (3, 1), (8, 2)):
+        maps = torch.randn(2, channels, 3, 3, generator=torch.Generator().manual_seed(channels))
+        assert torch.equal(norm("group", channels)(maps), F.group_norm(maps, groups))
     with pytest.raises(ConfigError, match=r"unknown norm 'bath'; did you mean 'batch'\?"):
         norm("bath", 4)
 

@@ -10,7 +10,7 @@ from framp.budgets import Budget
 from framp.messages import LocalTraining, Prototypes, Submodel, Task, Update
 from framp.server import Inbox
 from framp.stage2_extraction import Selection
-from framp.stage3_objective import Aligned, CrossEntropy
+from framp.stage3_objective import Aligned, CrossEntropy, LabelMasked
 
 MASKABLE, ALWAYS, CLASSES, WIDTH, SAMPLES = 10, 2, 3, 4, 6
 PROTOTYPES = torch.Size([CLASSES, WIDTH])
@@ -201,3 +201,94 @@ def test_objecting_changes_nothing() -> None:
     assert check(update(0)) is None
     assert check(update(0)) is None
     assert box.accepted == []
+
+
+class TestClasses:
+    """The output layer learns each class's rows from the clients that have the class."""
+
+    # entries 0, 3 and 7 of ten are held: the second place is a row of class 0, the third one of class 2
+    ROWS = torch.tensor([[1, 2], [0, 2]])
+
+    def box(self, indices: list[int] | None = None, rows: Tensor | None = ROWS, memory: int = 1 << 20) -> Inbox:
+        asked = dataclasses.replace(task(0, indices=indices), objective=LabelMasked())
+        made = Inbox(memory)
+        made.expect(asked, Selection(asked.submodel.indices, class_rows=rows), ALWAYS, PROTOTYPES, SAMPLES)
+        return made
+
+    def answer(self, *classes: bool, **changes: Any) -> Update:
+        return update(0, **({"classes": torch.tensor(classes), "prototypes": None} | changes))
+
+    @pytest.mark.parametrize("memory", [0, 1 << 20])
+    @pytest.mark.parametrize(
+        ("classes", "indices", "values"),
+        [
+            ((True, False, True), [0, 3, 7], [1, 2, 3]),
+            ((True, True, False), [0, 3], [1, 2]),
+            ((False, True, True), [0, 7], [1, 3]),
+            ((False, True, False), [0], [1]),
+        ],
+    )
+    def test_rows_of_classes_that_a_client_does_not_have_do_not_count(
+        self, classes: tuple[bool, ...], indices: list[int], values: list[float], memory: int
+    ) -> None:
+        box = self.box(memory=memory)
+        box.receive(self.answer(*classes))
+        (merged,) = box.accepted
+        assert merged.indices is not None
+        assert merged.indices.read(0, len(merged.indices)).tolist() == indices
+        assert merged.values.read(0, len(merged.values)).tolist() == values
+        assert merged.always.tolist() == [0.5, -0.5]
+        box.close()
+
+    def test_of_a_full_model_too(self) -> None:
+        box = Inbox(1 << 20)
+        part = Submodel(MASKABLE, None, torch.ones(MASKABLE), torch.ones(ALWAYS))
+        asked = Task(5, 0, 100, Budget.parse("1"), part, LabelMasked(), LocalTraining(1, 1, 0.1), None, 0)
+        box.expect(asked, Selection(class_rows=torch.tensor([[6, 7, 8, 9], [0, 0, 1, 1]])), ALWAYS, PROTOTYPES, SAMPLES)
+        box.receive(self.answer(False, True, True, values=torch.arange(10.0)))
+        (merged,) = box.accepted
+        assert merged.indices is not None
+        assert merged.indices.read(0, 8).tolist() == merged.values.read(0, 8).tolist() == [0, 1, 2, 3, 4, 5, 8, 9]
+        assert len(merged.indices) == 8
+
+    def test_without_known_rows_all_counts(self) -> None:
+        box = self.box(rows=None)
+        box.receive(self.answer(False, True, False))
+        assert box.accepted[0].values.read(0, 3).tolist() == [1, 2, 3]
+
+    @pytest.mark.parametrize(
+        ("classes", "reason"),
+        [
+            (None, "classes missing or not asked for"),
+            (torch.tensor([False, False, False]), "implausible classes"),
+            (torch.tensor([True, True]), "implausible classes"),
+            (torch.tensor([[True, True, True]]), "implausible classes"),
+            (torch.tensor([1, 0, 1]), "implausible classes"),
+            (torch.tensor([1.0, 0.0, 1.0]), "implausible classes"),
+        ],
+    )
+    def test_classes_are_not_trusted(self, classes: Tensor | None, reason: str) -> None:
+        box = self.box()
+        box.receive(self.answer(True, classes=classes))
+        assert dict(box.rejected) == {reason: 1}
+        assert box.accepted == []
+
+    def test_classes_that_nobody_asked_for_are_rejected(self) -> None:
+        told = update(0, classes=torch.tensor([True, True, True]))
+        assert inbox().objection(told) == "classes missing or not asked for"
+        assert inbox().objection(update(0)) is None
+
+    def test_their_bytes_count(self) -> None:
+        box = self.box()
+        box.receive(self.answer(True, True, False))
+        assert box.bytes_up == 3 * 4 + 2 * 4 + 3
+
+
+def test_a_smaller_network_tells_where_its_entries_lie() -> None:
+    box, places = Inbox(1 << 20), torch.tensor([1, 4])
+    box.expect(task(0, aligned=False), Selection(always=places), 6, PROTOTYPES, SAMPLES)
+    box.receive(update(0, prototypes=None))
+    (merged,) = box.accepted
+    assert merged.above == 6
+    assert merged.places is not None
+    assert merged.places.tolist() == [1, 4]

@@ -16,7 +16,7 @@ class BatchNorm(nn.BatchNorm2d):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Normalise feature maps."""
-        if maps.shape[0] * maps.shape[2] * maps.shape[3] == 1:
+        if (self.training or self.running_mean is None) and maps.shape[0] * maps.shape[2] * maps.shape[3] == 1:
             return 0 * maps + self.bias.view(1, -1, 1, 1)
         return super().forward(maps)
 

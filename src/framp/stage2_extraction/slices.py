@@ -36,7 +36,7 @@ class Slices:
         return self._found[limit]
 
     def _search(self, limit: int) -> Fraction | None:
-        steps = sorted({Fraction(kept, width) for width in self.structure.widths for kept in range(1, width + 1)})
+        steps = sorted({Fraction(kept, width) for width in (*self.structure.widths, 1) for kept in range(1, width + 1)})
         low, high = 0, len(steps)
         while low < high:
             middle = (low + high) // 2

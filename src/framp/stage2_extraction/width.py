@@ -35,7 +35,7 @@ class Width(Unlearned):
             ratio = Fraction(sqrt(budget.fraction)).limit_denominator(1 << 20)
             return Budget(budget.name, Fraction(self.slices.count(ratio), maskable))
         if self.slices.largest(limit) is None:
-            least = self.slices.count(Fraction(1, max(self.slices.structure.widths)))
+            least = self.slices.count(Fraction(1, max(self.slices.structure.widths, default=1)))
             raise BudgetError(
                 f"budget {budget.name} of a model with {maskable} parameters holds {limit} of them, and a network of "
                 f"one channel a layer has {least}; raise the budget or model.width"
