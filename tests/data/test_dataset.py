@@ -1,6 +1,7 @@
 import json
 import math
 import pickle
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,27 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(DataError, match=r"cannot write the dataset to .*: No space left on device"):
         small().save(tmp_path / "set")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_takes_no_more_is_named_with_its_reason(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, before[1]))
+    try:
+        with pytest.raises(DataError) as caught:
+            small().save(tmp_path / "set")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(caught.value) == (
+        f"cannot write the dataset to {tmp_path / 'set'}: File too large; "
+        "make room there or name another place in FRAMP_CACHE"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_files_are_those_of_numpy(tmp_path: Path) -> None:
+    small().save(tmp_path / "set")
+    np.save(tmp_path / "labels.npy", small().train.labels)
+    assert (tmp_path / "set" / "train_labels.npy").read_bytes() == (tmp_path / "labels.npy").read_bytes()
 
 
 @pytest.mark.parametrize("file", ["train_images.npy", "train_labels.npy", "test_images.npy", "meta.json"])

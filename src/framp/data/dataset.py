@@ -128,10 +128,11 @@ class Dataset:
             )
         return self
 
-    def save(self, folder: Path) -> "Dataset":
+    def save(self, folder: Path, elsewhere: str = "FRAMP_CACHE") -> "Dataset":
         """Write the dataset as files, all or nothing, and return it memory-mapped.
 
-        If another process wrote the same dataset meanwhile, its files are used.
+        If another process wrote the same dataset meanwhile, its files are used. `elsewhere` is the environment
+        variable that leads to another disk, for the message if this one refuses.
         """
         folder = Path(folder).absolute()
         if not folder.exists():
@@ -142,7 +143,10 @@ class Dataset:
                 os.rename(temporary, folder)
             except OSError as error:
                 if not folder.is_dir():
-                    raise DataError(f"cannot write the dataset to {folder}: {error.strerror or error}") from None
+                    raise DataError(
+                        f"cannot write the dataset to {folder}: {error.strerror or error}; "
+                        f"make room there or name another place in {elsewhere}"
+                    ) from None
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
         saved = Dataset.open(folder)
@@ -153,7 +157,7 @@ class Dataset:
     def _write(self, folder: Path) -> None:
         arrays = self._arrays()
         for key, array in arrays.items():
-            np.save(folder / f"{key}.npy", np.asarray(array), allow_pickle=False)
+            _write_array(folder / f"{key}.npy", np.ascontiguousarray(array))
         meta = {
             "schema": SCHEMA,
             "name": self.name,
@@ -177,6 +181,13 @@ class Dataset:
 
 
 _FILES = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+def _write_array(path: Path, array: np.ndarray) -> None:
+    """Write what `np.save` would; its own writing does not say why the disk refuses."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)
 
 
 def _split(images: np.ndarray, labels: np.ndarray) -> Split:
