@@ -1,4 +1,5 @@
 import io
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -342,15 +343,21 @@ def test_images_that_the_hub_left_as_files_are_read(
 
 
 def test_a_hub_out_of_reach_is_one_line_with_the_remedy(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = logging.getLogger("huggingface_hub")
+    said, level = io.StringIO(), library.level
+
     def load_dataset(path: str, cache_dir: str) -> None:
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
         raise ConnectionError("Couldn't reach\nthe hub")
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(library, "handlers", [logging.StreamHandler(said)])
     datasets.enable_progress_bars()
     with pytest.raises(DataError, match=r"cannot load 'a/b' from the hub .* the hub.; .*a local folder") as caught:
         load(DataConfig(source="huggingface", path="a/b"), cache)
     assert "\n" not in str(caught.value)
     assert datasets.is_progress_bar_enabled()
+    assert (said.getvalue(), library.level) == ("", level)
 
 
 @pytest.mark.slow

@@ -3,10 +3,13 @@
 Whatever the source, the images are decoded once and kept as memory-mapped files in the cache.
 """
 
+import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +119,9 @@ def _file_hash(file: Path) -> str:
 def _from_hub(config: DataConfig, cache: Path) -> Dataset:
     import datasets
 
-    shown = datasets.is_progress_bar_enabled()
-    datasets.disable_progress_bars()
     try:
-        found = datasets.load_dataset(config.path, cache_dir=str(cache / "huggingface"))
+        with _libraries_silent():
+            found = datasets.load_dataset(config.path, cache_dir=str(cache / "huggingface"))
     # The hub fails with errors of many libraries; to the user they are all one.
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -127,9 +129,6 @@ def _from_hub(config: DataConfig, cache: Path) -> Dataset:
             f"cannot load '{config.path}' from the hub ({reason}); check the name and the network, "
             "or give a local folder of parquet files in data.path"
         ) from None
-    finally:
-        if shown:
-            datasets.enable_progress_bars()
     splits = (config.train_split, config.test_split)
     for split in splits:
         if split not in found:
@@ -142,3 +141,23 @@ def _from_hub(config: DataConfig, cache: Path) -> Dataset:
         return Dataset.open(folder)
     train, test = (Table.from_dataset(found[split], f"{config.path}/{split}") for split in splits)
     return read(Path(config.path).name, train, test, config).save(folder)
+
+
+@contextlib.contextmanager
+def _libraries_silent() -> Iterator[None]:
+    """Keep the hub's progress bars and its lines about every retry off the screen: the error says it once."""
+    import datasets
+
+    shown = datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    loggers = [logging.getLogger(name) for name in ("huggingface_hub", "datasets")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if shown:
+            datasets.enable_progress_bars()
