@@ -283,7 +283,30 @@ def test_an_empty_split_is_refused(tmp_path: Path, cache: Path) -> None:
 def test_a_broken_parquet_file_is_refused(colours: DataConfig, cache: Path) -> None:
     file = next(Path(colours.path).rglob("train*.parquet"))
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"cannot read .*train: .*; fetch the parquet files again"):
+    with pytest.raises(DataError, match=rf"cannot read {file}: .*; fetch this file again"):
+        load(colours, cache)
+
+
+def test_a_parquet_file_with_a_damaged_page_is_refused(colours: DataConfig, cache: Path) -> None:
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    file = next(Path(colours.path).rglob("train*.parquet"))
+    page = pq.ParquetFile(file).metadata.row_group(0).column(1)
+    content = bytearray(file.read_bytes())
+    content[page.data_page_offset + 8 : page.data_page_offset + page.total_compressed_size] = b"\xff" * (
+        page.total_compressed_size - 8
+    )
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=rf"cannot read {file}: .*; fetch this file again") as caught:
+        load(colours, cache)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_of_a_split_with_other_columns_are_refused(colours: DataConfig, cache: Path) -> None:
+    (folder,) = Path(colours.path).iterdir()
+    second = folder / "train-00001-of-00002.parquet"
+    table([noise(5)], [4]).rename_column("label", "class").to_parquet(str(second))
+    with pytest.raises(DataError, match=rf"{second} has columns img, class, but train-00000.* has img, label; give"):
         load(colours, cache)
 
 
