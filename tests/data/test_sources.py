@@ -159,6 +159,16 @@ def test_several_files_make_one_split_in_order(tmp_path: Path, cache: Path) -> N
     assert load(config, cache).train.labels.tolist() == [0, 4]
 
 
+def test_a_folder_named_like_a_split_holds_its_numbered_files(tmp_path: Path, cache: Path) -> None:
+    images = [table([noise(seed)], [seed]) for seed in range(3)]
+    for name, content in zip(("train/0000", "train/0001", "test/0000"), images, strict=True):
+        file = tmp_path / "set" / "default" / f"{name}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content.to_parquet(str(file))
+    dataset = load(DataConfig(source="huggingface", path=str(tmp_path / "set")), cache)
+    assert (dataset.train.labels.tolist(), dataset.test.labels.tolist()) == ([0, 1], [2])
+
+
 def test_grey_images_keep_one_channel(tmp_path: Path, cache: Path) -> None:
     config = write(tmp_path / "grey", table([noise(0, "L")], [0]), table([noise(1, "L")], [0]))
     dataset = load(config, cache)
@@ -263,8 +273,8 @@ def test_wrong_columns_and_splits_are_named(
     ("cell", "message"),
     [
         (None, "row 1 of .*train, column 'img', holds no image"),
-        ({"bytes": b"not a picture", "path": None}, "cannot decode the image in row 1 of .*train"),
-        ({"bytes": png(noise(1))["bytes"][:60], "path": None}, "cannot decode the image in row 1 of"),
+        ({"bytes": b"not a picture", "path": None}, "row 1 of .*/train: of no known format; mend or remove this row$"),
+        ({"bytes": png(noise(1))["bytes"][:60], "path": None}, "cannot decode the image in row 1 of .*; mend or remove"),
         (Image.fromarray(np.ones((4, 5), np.uint16)), "row 1 of .* has more than 8 bits a channel"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from framp.config import DataConfig
 from framp.data.dataset import Dataset
@@ -143,7 +143,7 @@ def _decode_all(table: Table, config: DataConfig, mode: str, shape: tuple[int, i
         try:
             images[row] = fit(pixels(image, mode), config.image_size)
         except (OSError, ValueError, SyntaxError) as error:
-            raise DataError(f"cannot decode the image in row {row} of {table.where}: {_one_line(error)}") from None
+            raise _undecodable(table, row, error) from None
     return images
 
 
@@ -156,7 +156,13 @@ def _open(cell: Any, table: Table, column: str, row: int) -> Image.Image:
     try:
         return Image.open(io.BytesIO(value if isinstance(value, bytes) else Path(value).read_bytes()))
     except OSError as error:
-        raise DataError(f"cannot decode the image in row {row} of {table.where}: {_one_line(error)}") from None
+        raise _undecodable(table, row, error) from None
+
+
+def _undecodable(table: Table, row: int, error: Exception) -> DataError:
+    # what Pillow says of an unknown format is the address of a buffer
+    reason = "of no known format" if isinstance(error, UnidentifiedImageError) else _one_line(error)
+    return DataError(f"cannot decode the image in row {row} of {table.where}: {reason}; mend or remove this row")
 
 
 def pixels(image: Image.Image, mode: str) -> np.ndarray:

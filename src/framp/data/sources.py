@@ -92,13 +92,16 @@ def _from_folder(local: Path, config: DataConfig, cache: Path) -> Dataset:
 
 
 def _parquet_files(folder: Path, split: str) -> list[Path]:
-    """Return the files of a split, at any depth but in one folder: train-00000-of-00001.parquet or train.parquet."""
+    """Return the files of a split, at any depth but in one folder.
+
+    They are train-00000-of-00001.parquet, train.parquet or, as the hub exports them, train/0000.parquet.
+    """
     everything = sorted(folder.rglob("*.parquet"))
     files = [file for file in everything if _split_of(file) == split]
     if not files:
         found = ", ".join(sorted({_split_of(file) for file in everything})) or "none"
         raise DataError(
-            f"no split '{split}' in {folder}: no file {split}-*.parquet; splits found: {found}; "
+            f"no split '{split}' in {folder}: no file {split}-*.parquet or {split}/0000.parquet; splits found: {found}; "
             "set data.path, data.train_split or data.test_split"
         )
     folders = sorted({str(file.parent) for file in files})
@@ -108,7 +111,8 @@ def _parquet_files(folder: Path, split: str) -> list[Path]:
 
 
 def _split_of(file: Path) -> str:
-    return re.split(r"[-.]", file.name)[0]
+    name = re.split(r"[-.]", file.name)[0]
+    return file.parent.name if name.isdecimal() else name
 
 
 def _file_hash(file: Path) -> str:
