@@ -40,7 +40,7 @@ def refuse_used(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise RunFolderError(f"{folder} is a file; choose another --out")
     if (folder / CONFIG).exists():
-        raise RunFolderError(f"{folder} holds {_described(folder)}; choose another --out or `framp resume {folder}`")
+        raise RunFolderError(f"{folder} holds {_described(folder)}")
     if folder.is_dir() and any(not is_leftover(path) for path in folder.iterdir()):
         raise RunFolderError(f"{folder} holds files that belong to no run; choose another --out or empty it")
 
@@ -155,7 +155,8 @@ def _described(folder: Path) -> str:
     try:
         config, found = Config.from_toml(folder / CONFIG), status(folder)
     except FrampError:
-        return "a run whose config.toml cannot be read"
+        return f"a run whose {CONFIG} cannot be read; choose another --out or mend that file"
     return (
-        f"a run of {config.recipe}, seed {config.seed}, {found['state']} at round {found['round']} of {config.rounds}"
+        f"a run of {config.recipe}, seed {config.seed}, {found['state']} at round {found['round']} of {config.rounds}; "
+        f"choose another --out or `framp resume {folder}`"
     )
