@@ -52,6 +52,19 @@ IMAGES = np.zeros((2, 1, 2, 2), dtype=np.uint8)
 LABELS = np.array([0, 1])
 
 
+def test_a_label_far_beyond_the_others_is_refused_unless_there_are_so_many_classes() -> None:
+    images, labels = np.zeros((4, 1, 2, 2), np.uint8), np.array([0, 1, 2, 1_000_000])
+    with pytest.raises(DataError) as caught:
+        Dataset.from_arrays("x", images, labels % 3, images, labels)
+    assert str(caught.value).startswith(
+        "label 1000000 at sample 3 of x/test, but there are only 4 different labels; correct it, number the classes "
+        "0 to 3, or say how many there are"
+    )
+    assert Dataset.from_arrays("x", images, labels % 3, images, labels, 2_000_000).classes == 2_000_000
+    gaps = np.array([0, 2, 5, 2])
+    assert Dataset.from_arrays("x", images, gaps, images, gaps).classes == 6
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -226,6 +226,7 @@ def test_named_classes_give_their_number(tmp_path: Path, cache: Path) -> None:
     [
         ([0, -1], "int64", "label out of range: -1 at sample 1 of labels/test, with 1 classes"),
         (["cat", "dog"], "string", "label 'cat' in row 0 of .*test, column 'label', is not a class number; number the"),
+        ([0, 99], "int64", "label 99 at sample 1 of labels/test, but there are only 2 different labels; correct it"),
         ([0, None], "int64", "label None in row 1 of"),
         ([0.5, 1.0], "float64", "label 0.5 in row 0 of .*data.label_column"),
         ([True, False], "bool", "label True in row 0 of"),

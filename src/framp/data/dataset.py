@@ -82,11 +82,11 @@ class Dataset:
     ) -> "Dataset":
         """Build a dataset in memory; images uint8 [N, C, H, W], or [N, H, W] if grey.
 
-        Without `classes` their number is the largest label plus one.
+        Without `classes` their number is the largest label plus one, unless most of the numbers below it are missing.
         """
         train, test = _split(train_images, train_labels), _split(test_images, test_labels)
         if classes is None:
-            classes = max(int(train.labels.max()), int(test.labels.max()), 0) + 1
+            classes = _classes(name, train, test)
         mean, std = _moments(train.images)
         return cls(name, classes, train, test, mean, std, _content_hash(train, test))
 
@@ -203,6 +203,19 @@ def _split(images: np.ndarray, labels: np.ndarray) -> Split:
     if labels.dtype.kind not in "iu":
         raise DataError(f"labels are {labels.dtype}; give class numbers, integers from 0")
     return Split(np.ascontiguousarray(images), np.ascontiguousarray(labels, dtype=np.int64))
+
+
+def _classes(name: str, train: Split, test: Split) -> int:
+    part, split = max((("train", train), ("test", test)), key=lambda named: int(named[1].labels.max()))
+    largest = max(int(split.labels.max()), 0)
+    found = np.union1d(train.labels, test.labels)
+    if largest + 1 > 2 * len(found):  # a wrong label would make a network with an output for every number below it
+        raise DataError(
+            f"label {largest} at sample {split.labels.argmax()} of {name}/{part}, but there are only {len(found)} "
+            f"different labels; correct it, number the classes 0 to {len(found) - 1}, or say how many there are "
+            "(names of the label column in parquet, `classes` in Python)"
+        )
+    return largest + 1
 
 
 def _moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
