@@ -315,3 +315,8 @@ def test_the_hash_depends_on_everything_else(section: str | None) -> None:
         hashes.add(config.with_values({key: other}).sha256())
         changed += 1
     assert len(hashes) == changed + 1
+
+
+def test_the_hash_ignores_where_a_local_folder_lies() -> None:
+    here, there, hub = (Config().with_values({"data.path": path}) for path in ("/here/set", "/there/set", "a/set"))
+    assert here.sha256() == there.sha256() != hub.sha256()

@@ -232,9 +232,11 @@ class Config:
         return _to_toml(self, explain)
 
     def sha256(self) -> str:
-        """Hash all that a result can depend on: everything but the engine and the checkpoints."""
+        """Hash all that a result can depend on: everything but the engine, the checkpoints and where a folder lies."""
         tree = self.to_dict()
         del tree["engine"], tree["checkpoint"], tree["name"]
+        if Path(self.data.path).is_absolute():  # a folder, whose content has a hash of its own
+            tree["data"]["path"] = ""
         return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
 
     @property

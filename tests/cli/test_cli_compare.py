@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from framp.cli.comparing import Plan
+from framp.config import Config
+from framp.errors import RunFolderError
+
 TINY = str(Path(__file__).with_name("tiny.toml"))
 
 COMPARE = ["compare", TINY, "--recipes", "framp,fiarse", "--seeds", "0,1"]
@@ -82,6 +86,25 @@ def test_runs_of_another_configuration_are_refused(compared: Path, framp: Any) -
     other.refused("training.rate = 0.1", "0.2", "--out")
     framp(*COMPARE, "--rounds", "3", "--out", compared).refused("rounds = 2")
     assert _results(compared) == before
+
+
+def test_a_folder_of_data_may_be_spelt_in_several_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("set", "other"):
+        (tmp_path / name).mkdir()
+
+    def plan(path: str) -> Plan:
+        config = Config().with_values({"data.source": "huggingface", "data.path": path})
+        return Plan(config, tmp_path / "result", ["framp"], [0])
+
+    file = tmp_path / "result" / "framp-seed0" / "config.toml"
+    file.parent.mkdir(parents=True)
+    for written in ("set", str(tmp_path / "set")):
+        file.write_text(plan(written).config.to_toml())
+        for given in ("set", "./other/../set", str(tmp_path / "set")):
+            plan(given).check()
+        with pytest.raises(RunFolderError, match=r"was run with data.path = .*/set\", this comparison has .*/other\""):
+            plan("other").check()
 
 
 def test_runs_over_another_partition_are_refused(compared: Path, framp: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from framp.config import DataConfig
+from framp.config import Config, DataConfig
 from framp.data import Dataset, decode, load, sources
 from framp.errors import ConfigError, DataError
 
@@ -275,7 +275,10 @@ def test_wrong_columns_and_splits_are_named(
     [
         (None, "row 1 of .*train, column 'img', holds no image"),
         ({"bytes": b"not a picture", "path": None}, "row 1 of .*/train: of no known format; mend or remove this row$"),
-        ({"bytes": png(noise(1))["bytes"][:60], "path": None}, "cannot decode the image in row 1 of .*; mend or remove"),
+        (
+            {"bytes": png(noise(1))["bytes"][:60], "path": None},
+            "cannot decode the image in row 1 .*; mend or",
+        ),
         (Image.fromarray(np.ones((4, 5), np.uint16)), "row 1 of .* has more than 8 bits a channel"),
     ],
 )
@@ -341,6 +344,17 @@ def test_paths_that_lead_nowhere_are_refused(tmp_path: Path, cache: Path) -> Non
             load(DataConfig(source="huggingface", path=path), cache)
     with pytest.raises(ConfigError, match=r"data.path is empty"):
         load(DataConfig(source="huggingface"), cache)
+
+
+def test_a_local_folder_is_named_in_full_and_nothing_else_is(
+    colours: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, expected in (("colours", colours.path), ("./colours", colours.path), ("a/set", "a/set"), ("", "")):
+        config = Config().with_values({"data.source": "huggingface", "data.path": path})
+        assert sources.located(config).data.path == expected
+    digits = Config().with_values({"data.path": "colours"})
+    assert sources.located(digits) == digits
 
 
 def test_a_set_on_the_hub_is_read_and_cached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

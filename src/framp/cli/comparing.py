@@ -78,9 +78,12 @@ class Plan:
         return sorted(path.parent for path in self.folder.glob("*/config.toml"))
 
     def _check_settings(self, folder: Path) -> None:
-        there = Config.from_toml(folder / "config.toml")
-        here = self.config.with_values({"recipe": there.recipe, "seed": there.seed})
-        if there.sha256() == here.sha256():
+        from framp.data import located
+
+        there = located(Config.from_toml(folder / "config.toml"))
+        here = located(self.config.with_values({"recipe": there.recipe, "seed": there.seed}))
+        # two folders may hold the same labels with other images, which no partition shows
+        if there.sha256() == here.sha256() and there.data.path == here.data.path:
             if folder.name == f"{there.recipe}-seed{there.seed}":
                 return
             raise RunFolderError(f"{folder} holds {there.recipe}, seed {there.seed}; rename it or choose another --out")

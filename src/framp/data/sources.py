@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from framp.config import DataConfig
+from framp.config import Config, DataConfig
 from framp.data.dataset import Dataset
 from framp.data.decode import Table, fit, read
 from framp.errors import ConfigError, DataError
@@ -28,6 +28,14 @@ def load(config: DataConfig, cache: Path | None = None) -> Dataset:
     The cache is $FRAMP_CACHE or ~/.cache/framp unless given.
     """
     return _find(config, Path(cache).expanduser() if cache else cache_folder()).verify()
+
+
+def located(config: Config) -> Config:
+    """Return a configuration that names a local folder in full, so that it holds in every working directory."""
+    local = Path(config.data.path).expanduser()
+    if config.data.source != "huggingface" or not config.data.path or not local.is_dir():
+        return config
+    return config.with_values({"data.path": str(local.resolve())})
 
 
 def cache_folder() -> Path:
@@ -101,8 +109,8 @@ def _parquet_files(folder: Path, split: str) -> list[Path]:
     if not files:
         found = ", ".join(sorted({_split_of(file) for file in everything})) or "none"
         raise DataError(
-            f"no split '{split}' in {folder}: no file {split}-*.parquet or {split}/0000.parquet; splits found: {found}; "
-            "set data.path, data.train_split or data.test_split"
+            f"no split '{split}' in {folder}: no file {split}-*.parquet or {split}/0000.parquet; "
+            f"splits found: {found}; set data.path, data.train_split or data.test_split"
         )
     folders = sorted({str(file.parent) for file in files})
     if len(folders) > 1:
