@@ -139,9 +139,7 @@ def test_a_used_folder_is_refused(stopped: Path, finished: Outcome, config: Conf
     with pytest.raises(RunFolderError, match="a run of framp, seed 0, finished at round 12 of 12"):
         start(config, finished.folder)
     (stopped / "config.toml").write_text("nonsense")
-    with pytest.raises(
-        RunFolderError, match=r"config.toml cannot be read; choose another --out or mend that file$"
-    ):
+    with pytest.raises(RunFolderError, match=r"config.toml cannot be read; choose another --out or mend that file$"):
         start(config, stopped)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
