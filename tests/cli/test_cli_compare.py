@@ -79,8 +79,11 @@ def test_other_metrics_come_from_the_same_runs(compared: Path, metric: str, fram
 def test_runs_of_another_configuration_are_refused(compared: Path, framp: Any) -> None:
     before = _results(compared)
     other = framp(*COMPARE, "--set", "training.rate=0.2", "--out", compared)
-    other.refused("training.rate = 0.1", "0.2", "--out")
-    framp(*COMPARE, "--rounds", "3", "--out", compared).refused("rounds = 2")
+    other.refused("training.rate = 0.1", "0.2", "--out", "or --set training.rate=0.1\n")
+    framp(*COMPARE, "--rounds", "3", "--out", compared).refused("rounds = 2", "or --rounds 2\n")
+    named = framp(*COMPARE, "--set", "federation.shares=[0.1, 0.2, 0.3, 0.4]", "--out", compared)
+    named.refused("or --set 'federation.shares=[0.25, 0.25, 0.25, 0.25]'\n")
+    framp(*COMPARE, "--set", "model.norm=group", "--out", compared).refused("or --set model.norm=batch\n")
     assert _results(compared) == before
 
 
@@ -91,6 +94,19 @@ def test_runs_over_another_partition_are_refused(compared: Path, framp: Any) -> 
     path.write_text(json.dumps(record | {"sha256": "0" * 64}))
     try:
         framp(*COMPARE, "--out", compared).refused("partition", "choose another --out")
+    finally:
+        path.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["partition.json", "results.json"])
+def test_a_damaged_file_of_a_run_is_named(compared: Path, name: str, framp: Any) -> None:
+    path = compared / "fiarse-seed1" / name
+    text = path.read_text()
+    path.write_text("{")
+    try:
+        framp(*COMPARE, "--out", compared, "--quiet").refused(f"{path} is damaged", "delete it")
+        path.unlink()  # the remedy
+        assert framp(*COMPARE, "--out", compared, "--quiet").code == 0
     finally:
         path.write_text(text)
 
