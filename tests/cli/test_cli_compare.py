@@ -169,3 +169,13 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(
     assert not (folder / "framp-seed0" / "results.json").exists()
     value = framp(*arguments, "--out", folder, "--json").json
     assert set(value["recipes"]) == {"framp", "fiarse"}
+
+
+def test_jobs_that_end_before_they_have_begun_are_no_failure(tmp_path: Path, framp: Any) -> None:
+    arguments = ["compare", TINY, "--recipes", "framp,fiarse", "--out", tmp_path / "result", "--jobs", "2"]
+    process = framp.spawn(*arguments)
+    framp.wait_for_child(process, "--quiet")
+    process.send_signal(signal.SIGINT)
+    result = framp.ended(process)
+    assert result.code == 130, result
+    assert "stopped with 0 of 2 runs done; go on with the same command" in result.out

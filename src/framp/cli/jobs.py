@@ -19,7 +19,8 @@ from framp.errors import FrampError
 from framp.runs import events
 
 PAUSE = 0.2
-STOPPED = (0, 130, 143)
+STOPPED = (0, 130, 143, -signal.SIGINT, -signal.SIGTERM)
+"""How a run ends well, or by a signal: the last two before it could say so itself."""
 
 
 @dataclass
