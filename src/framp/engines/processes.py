@@ -110,7 +110,7 @@ class Processes:
 def _end(workers: list[_Worker]) -> None:
     for worker in workers:
         worker.connection.close()
-        if worker.busy:
+        if worker.busy or not worker.ready:
             worker.process.kill()
     patience = time.monotonic() + _PATIENCE
     for worker in workers:
