@@ -2,11 +2,16 @@ import csv
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+
+from framp.runs import status
+from framp.runs.folder import claimed
 
 TINY = str(Path(__file__).with_name("tiny.toml"))
 
@@ -179,3 +184,32 @@ def test_jobs_that_end_before_they_have_begun_are_no_failure(tmp_path: Path, fra
     result = framp.ended(process)
     assert result.code == 130, result
     assert "stopped with 0 of 2 runs done; go on with the same command" in result.out
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_in_the_last_round_of_all_ends_with_the_tables(jobs: str, tmp_path: Path, framp: Any) -> None:
+    folder = tmp_path / "result"
+    arguments = ["compare", TINY, "--rounds", "1", "--set", "training.steps=1500", "--recipes", "framp"]
+    process = framp.spawn(*arguments, "--out", folder, "--jobs", jobs)
+    framp.wait_for(process, folder / "framp-seed0", "start")
+    process.send_signal(signal.SIGINT)
+    result = framp.ended(process)
+    assert result.code == 0, result
+    assert (folder / "summary.json").exists()
+    assert "table.md" in result.out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is told that its parent has ended")
+def test_jobs_stop_when_the_comparison_is_killed(tmp_path: Path, framp: Any) -> None:
+    folder = tmp_path / "result"
+    arguments = ["compare", TINY, "--rounds", "100000", "--recipes", "framp", "--out", folder, "--jobs", "2"]
+    process = framp.spawn(*arguments)
+    framp.wait_for(process, folder / "framp-seed0", '"round": 3,')
+    (job,) = psutil.Process(process.pid).children()
+    process.kill()
+    framp.ended(process)
+    job.wait(60)
+    with claimed(folder / "framp-seed0"):  # nobody else is at work in it
+        found = status(folder / "framp-seed0")
+    assert found["state"] == "unfinished"
+    assert found["round"] >= 3
