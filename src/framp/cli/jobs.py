@@ -125,6 +125,6 @@ class Jobs:
 
 
 def _stopped_with_its_parent() -> None:
-    """Let this new process be stopped after its round, as by Ctrl-C, when its parent is killed; only Linux can do that."""
+    """Let this new process be stopped after its round, as by Ctrl-C, once its parent is killed; Linux can do that."""
     if _LIBC is not None:
         _LIBC.prctl(_PARENT_DEATH_SIGNAL, signal.SIGINT)
