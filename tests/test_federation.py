@@ -207,7 +207,7 @@ def test_a_network_of_the_users_own_from_arrays(recipe: str, toy_dataset: Datase
     train, test = toy_dataset.train, toy_dataset.test
     config = toy_config({"recipe": recipe, "training.steps": 10, "alignment.weight": 0.1})
     with Federation.from_arrays(
-        (train.images[:, 0], train.labels), (test.images[:, 0], test.labels), config, Own
+        (train.images[:, 0], train.labels), (test.images[:, 0], test.labels), config, Own, classes=4
     ) as federation:
         assert federation.server.layout.maskable == federation.server.layout.size == 50 + 46 * 12 + 13 * 4
         assert isinstance(federation.engine, Serial)

@@ -79,9 +79,13 @@ class Federation:
         test: tuple[np.ndarray, np.ndarray],
         config: Config,
         architecture: Architecture | None = None,
+        classes: int | None = None,
     ) -> "Federation":
-        """Put together a federation over uint8 images [N, C, H, W] and labels, with a network of the user's own."""
-        return cls(parts_over(Dataset.from_arrays(config.name, *train, *test), config, architecture))
+        """Put together a federation over uint8 images [N, C, H, W] and labels, with a network of the user's own.
+
+        Without `classes` their number is the largest label plus one.
+        """
+        return cls(parts_over(Dataset.from_arrays(config.name, *train, *test, classes), config, architecture))
 
     @one_thread()
     def play_round(self) -> RoundReport:

@@ -176,3 +176,22 @@ def test_a_pickle_of_arrays_in_memory_carries_them() -> None:
     again = pickle.loads(pickle.dumps(small()))
     assert again.folder is None
     np.testing.assert_array_equal(again.train.images, small().train.images)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_a_stray_label_does_not_become_a_million_classes(part: str) -> None:
+    images, labels = np.zeros((6, 1, 2, 2), np.uint8), np.array([0, 1, 2, 0, 1, 2])
+    stray = np.array([0, 1, 1_000_000, 0, 1, 2])
+    splits = (images, stray if part == "train" else labels, images, stray if part == "test" else labels)
+    with pytest.raises(DataError) as caught:
+        Dataset.from_arrays("x", *splits)
+    for words in (f"label 1000000 at sample 2 of x/{part}", "1000001 classes, but only 4 labels occur", "without gaps"):
+        assert words in str(caught.value)
+    with pytest.raises(DataError, match=f"label out of range: 1000000 at sample 2 of x/{part}, with 3 classes"):
+        Dataset.from_arrays("x", *splits, classes=3)
+
+
+def test_some_classes_may_be_absent() -> None:
+    images = np.zeros((2, 1, 2, 2), np.uint8)
+    assert Dataset.from_arrays("x", images, np.array([1, 3]), images, np.array([1, 1])).classes == 4
+    assert Dataset.from_arrays("x", images, np.array([1, 9]), images, np.array([1, 1]), classes=10).classes == 10

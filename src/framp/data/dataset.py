@@ -82,11 +82,11 @@ class Dataset:
     ) -> "Dataset":
         """Build a dataset in memory; images uint8 [N, C, H, W], or [N, H, W] if grey.
 
-        Without `classes` their number is the largest label plus one.
+        Without `classes` their number is the largest label plus one, which has to be plausible.
         """
         train, test = _split(train_images, train_labels), _split(test_images, test_labels)
         if classes is None:
-            classes = max(int(train.labels.max()), int(test.labels.max()), 0) + 1
+            classes = _classes(name, train, test)
         mean, std = _moments(train.images)
         return cls(name, classes, train, test, mean, std, _content_hash(train, test))
 
@@ -192,6 +192,21 @@ def _split(images: np.ndarray, labels: np.ndarray) -> Split:
     if labels.dtype.kind not in "iu":
         raise DataError(f"labels are {labels.dtype}; give class numbers, integers from 0")
     return Split(np.ascontiguousarray(images), np.ascontiguousarray(labels, dtype=np.int64))
+
+
+def _classes(name: str, train: Split, test: Split) -> int:
+    """Return the largest label plus one; a stray label must not become a huge network."""
+    part, labels = max(("train", train.labels), ("test", test.labels), key=lambda split: int(split[1].max()))
+    row = int(labels.argmax())
+    classes = max(int(labels[row]), 0) + 1
+    known = len(np.union1d(train.labels, test.labels))
+    if classes > 2 * known:
+        raise DataError(
+            f"label {labels[row]} at sample {row} of {name}/{part} would make {classes} classes, but only {known} "
+            "labels occur; number the classes from 0 without gaps, or say how many there are: by a ClassLabel column, "
+            "or by `classes` from Python"
+        )
+    return classes
 
 
 def _moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
