@@ -16,12 +16,14 @@ from framp.config import Config
 from framp.data import Dataset, load, partition
 from framp.engines import Engine, Processes, Serial
 from framp.engines.allocator import give_back_freed_memory
+from framp.errors import FrampError
 from framp.evaluation import Evaluation, evaluate
 from framp.layout import ParameterLayout
 from framp.messages import Describe, Description, LocalTraining
 from framp.models import Architecture, NamedArchitecture, blank, feature_width, initialised
 from framp.recipes import find
 from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server, play
+from framp.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ def parts_over(dataset: Dataset, config: Config, architecture: Architecture | No
 class Federation:
     """Clients and their server, ready to play rounds."""
 
+    @one_thread()
     def __init__(self, parts: Parts, registry: Registry | None = None) -> None:
-        torch.set_num_threads(1)  # the number of threads would show in the last bits
         self.config, self.data, self.architecture = parts.config, parts.data, parts.architecture
         self.engine = _engine(parts)
         dataset = self.data.dataset
@@ -85,6 +87,7 @@ class Federation:
         """
         return cls(parts_over(Dataset.from_arrays(config.name, *train, *test, classes), config, architecture))
 
+    @one_thread()
     def play_round(self) -> RoundReport:
         """Play the next round."""
         report = play(self.server, self.engine, self.rounds_played + 1)
@@ -96,13 +99,18 @@ class Federation:
         for _ in range(rounds):
             yield self.play_round()
 
+    @one_thread()
     def evaluate(self) -> Evaluation:
         """Evaluate all clients' models and the Union model as they are now."""
         batch = self.config.evaluation.batch
         return evaluate(self.server, self.engine, self.rounds_played, batch, self._further_sizes)
 
+    @one_thread()
     def personal_model(self, client: int, budget: str | None = None) -> nn.Module:
         """Return a client's own network as it is now; what is outside its submodel is zero."""
+        clients = len(self.registry.samples)
+        if not 0 <= client < clients:
+            raise FrampError(f"there is no client {client}; the clients are numbered from 0 to {clients - 1}")
         submodel = self.server.personal(client, None if budget is None else Budget.parse(budget))
         model = blank(self.architecture)
         vector = torch.empty(self.server.layout.size, dtype=self.server.layout.dtype)
@@ -144,7 +152,7 @@ def build_server(
     """Set the recipe's parts up over a registry, for a network over images [C, H, W] of some shape."""
     recipe = find(config.recipe)
     model = initialised(architecture, config.seed)
-    layout, width = ParameterLayout.of(model), feature_width(model, image)
+    layout, width = ParameterLayout.of(model), feature_width(model, image, classes)
     initial = layout.flatten(model)
     del model
     give_back_freed_memory()

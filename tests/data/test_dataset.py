@@ -211,3 +211,9 @@ def test_a_pickle_of_arrays_in_memory_carries_them() -> None:
     again = pickle.loads(pickle.dumps(small()))
     assert again.folder is None
     np.testing.assert_array_equal(again.train.images, small().train.images)
+
+
+def test_some_classes_may_be_absent() -> None:
+    images = np.zeros((2, 1, 2, 2), np.uint8)
+    assert Dataset.from_arrays("x", images, np.array([1, 3]), images, np.array([1, 1])).classes == 4
+    assert Dataset.from_arrays("x", images, np.array([1, 9]), images, np.array([1, 1]), classes=10).classes == 10

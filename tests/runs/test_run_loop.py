@@ -216,7 +216,7 @@ def test_changed_data_are_refused(stopped: Path) -> None:
     with pytest.raises(RunFolderError, match=r"the data have changed since the run in .* began"):
         resume(stopped)
     partition.write_text("{")
-    with pytest.raises(RunFolderError, match=r"partition.json is damaged; delete it and resume again"):
+    with pytest.raises(RunFolderError, match=r"partition.json is damaged; delete it and run the same command again"):
         resume(stopped)
     partition.unlink()
     assert resume(stopped, should_stop=lambda: True).round == 6

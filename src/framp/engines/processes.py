@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
@@ -30,6 +31,7 @@ from framp.models import Architecture
 
 _READY = "ready"
 _PATIENCE = 5.0
+_SIGNALS = (signals.SIGINT, signals.SIGTERM)
 
 
 @dataclass(eq=False)
@@ -65,7 +67,8 @@ class Processes:
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(theirs,), daemon=True)
-            process.start()
+            with _signals_held_back():
+                process.start()
             theirs.close()
             self._workers.append(_Worker(process, ours))
 
@@ -122,7 +125,7 @@ def _on_disk(data: ClientData, folder: Path) -> ClientData:
 def _end(workers: list[_Worker], scratch: str) -> None:
     for worker in workers:
         worker.connection.close()
-        if worker.busy:
+        if worker.busy or not worker.ready:
             worker.process.kill()
     patience = time.monotonic() + _PATIENCE
     for worker in workers:
@@ -168,8 +171,19 @@ def _death(worker: _Worker) -> FrampError:
     return FrampError(f"a worker process ended {how}; resume the run")
 
 
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Let a process that is started here keep them back as well, until it can ignore them: imports take a while."""
+    resource_tracker.ensure_running()  # its start would let them through again
+    before = signals.pthread_sigmask(signals.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signals.pthread_sigmask(signals.SIG_SETMASK, before)
+
+
 def _work(connection: Connection) -> None:
-    for signal in (signals.SIGINT, signals.SIGTERM):  # a terminal sends them to all; the server decides when to end
+    for signal in _SIGNALS:  # a terminal sends them to all; the server decides when to end
         signals.signal(signal, signals.SIG_IGN)
     torch.set_num_threads(1)
     keep_freed_memory()
