@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from framp.client import Client
 from framp.client.client import ClientData
 from framp.config import Config
 from framp.data import Dataset
-from framp.engines import Serial
+from framp.engines import Engine, Serial
 from framp.errors import BudgetError, ConfigError, FrampError
 from framp.federation import Federation, enrol, parts_over
 from framp.messages import LocalTraining, Message, Reply
@@ -206,12 +207,52 @@ def test_a_personal_model_is_the_users_to_change(toy_federation: MakeFederation)
     assert federation.server.digest() == before
 
 
+@pytest.mark.parametrize("client", [-1, 6, 99])
+def test_a_client_that_there_is_not_is_named(client: int, toy_federation: MakeFederation) -> None:
+    with pytest.raises(FrampError) as caught:
+        toy_federation().personal_model(client)
+    assert str(caught.value) == f"there is no client {client}; the clients are numbered from 0 to 5"
+
+
+@dataclass
+class Watched:
+    """An engine that notes on how many threads it works."""
+
+    inner: Engine
+    threads: set[int] = field(default_factory=set)
+
+    def exchange(self, messages: Iterable[Message]) -> Iterator[Reply]:
+        self.threads.add(torch.get_num_threads())
+        return self.inner.exchange(messages)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def test_the_number_of_threads_is_the_callers(toy_federation: MakeFederation) -> None:
+    torch.set_num_threads(2)
+    try:
+        federation = toy_federation()
+        assert torch.get_num_threads() == 2
+        federation.engine = engine = Watched(federation.engine)
+        federation.play_round()
+        federation.evaluate()
+        federation.personal_model(0)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert engine.threads == {1}
+    alone = toy_federation()
+    alone.play_round()
+    assert alone.server.digest() == federation.server.digest()
+
+
 @pytest.mark.parametrize("recipe", ["framp", "fiarse"])
 def test_a_network_of_the_users_own_from_arrays(recipe: str, toy_dataset: Dataset, toy_config: MakeConfig) -> None:
     train, test = toy_dataset.train, toy_dataset.test
     config = toy_config({"recipe": recipe, "training.steps": 10, "alignment.weight": 0.1})
     with Federation.from_arrays(
-        (train.images[:, 0], train.labels), (test.images[:, 0], test.labels), config, Own
+        (train.images[:, 0], train.labels), (test.images[:, 0], test.labels), config, Own, classes=4
     ) as federation:
         assert federation.server.layout.maskable == federation.server.layout.size == 50 + 46 * 12 + 13 * 4
         assert isinstance(federation.engine, Serial)

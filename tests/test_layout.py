@@ -201,6 +201,13 @@ def test_mixed_types_are_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_types_that_the_server_does_not_compute_with_are_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(ModelError) as caught:
+        ParameterLayout.of(nn.Linear(2, 2).to(dtype))
+    assert str(caught.value) == f"the model's parameters are {dtype}; convert it with .float() or .double()"
+
+
 @pytest.mark.parametrize(
     ("layer", "maskable"),
     [

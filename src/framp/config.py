@@ -251,8 +251,10 @@ class Config:
         """Read a TOML file."""
         try:
             text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read {path}: {error}") from None
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}; name a TOML file that can be read") from None
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"cannot read {path}: {error}; save it as UTF-8") from None
         try:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
@@ -286,9 +288,11 @@ class Config:
         return _to_toml(self, explain)
 
     def sha256(self) -> str:
-        """Hash all that a result can depend on: everything but the engine and the checkpoints."""
+        """Hash all that a result can depend on: everything but the engine, the checkpoints and where a folder lies."""
         tree = self.to_dict()
         del tree["engine"], tree["checkpoint"], tree["name"]
+        if Path(self.data.path).is_absolute():  # a folder, whose content has a hash of its own
+            tree["data"]["path"] = ""
         return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -416,8 +420,14 @@ def _check(config: Config) -> None:
         raise ConfigError(
             f"federation.shares has {len(federation.shares)} entries for {len(budgets)} budgets; give one share each"
         )
-    if not (min(federation.shares) >= 0 and abs(sum(federation.shares) - 1) <= 1e-9):
-        raise ConfigError(f"federation.shares {federation.shares} do not sum to 1")
+    if min(federation.shares) < 0:
+        raise ConfigError(
+            f"federation.shares {federation.shares} have a negative one; give each budget a share of at least 0"
+        )
+    if not abs(sum(federation.shares) - 1) <= 1e-9:
+        raise ConfigError(
+            f"federation.shares {federation.shares} sum to {sum(federation.shares):.10g}; change them to sum to 1"
+        )
     if federation.participants > clients:
         raise ConfigError(
             f"federation.participants is {federation.participants}, more than the {clients} clients; "

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
-import torch
 from torch import nn
 
 from framp.budgets import Budget, assign
@@ -16,6 +15,7 @@ from framp.config import Config
 from framp.data import Dataset, load, partition
 from framp.engines import Engine, Processes, Serial
 from framp.engines.allocator import give_back_freed_memory
+from framp.errors import FrampError
 from framp.evaluation import Evaluation, evaluate
 from framp.layout import ParameterLayout
 from framp.messages import Describe, Description, LocalTraining, Manner
@@ -24,6 +24,7 @@ from framp.recipes import find
 from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server, play
 from framp.stage1_generation import feature_seed
 from framp.structure import Network
+from framp.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ def parts_over(dataset: Dataset, config: Config, architecture: Architecture | No
 class Federation:
     """Clients and their server, ready to play rounds."""
 
+    @one_thread()
     def __init__(self, parts: Parts, registry: Registry | None = None) -> None:
-        torch.set_num_threads(1)  # the number of threads would show in the last bits
         self.config, self.data, self.architecture = parts.config, parts.data, parts.architecture
         self.engine = _engine(parts)
         dataset = self.data.dataset
@@ -79,10 +80,15 @@ class Federation:
         test: tuple[np.ndarray, np.ndarray],
         config: Config,
         architecture: Architecture | None = None,
+        classes: int | None = None,
     ) -> "Federation":
-        """Put together a federation over uint8 images [N, C, H, W] and labels, with a network of the user's own."""
-        return cls(parts_over(Dataset.from_arrays(config.name, *train, *test), config, architecture))
+        """Put together a federation over uint8 images [N, C, H, W] and labels, with a network of the user's own.
 
+        `classes` is their number where labels are missing; else it is the largest label plus one.
+        """
+        return cls(parts_over(Dataset.from_arrays(config.name, *train, *test, classes), config, architecture))
+
+    @one_thread()
     def play_round(self) -> RoundReport:
         """Play the next round."""
         report = play(self.server, self.engine, self.rounds_played + 1)
@@ -94,18 +100,24 @@ class Federation:
         for _ in range(rounds):
             yield self.play_round()
 
+    @one_thread()
     def evaluate(self) -> Evaluation:
         """Evaluate all clients' models and the Union model as they are now."""
         settings = self.config.evaluation
         manner = Manner(settings.batch, settings.own_classes, settings.norm == "static")
         return evaluate(self.server, self.engine, self.rounds_played, manner, self._further_sizes)
 
+    @one_thread()
     def personal_model(self, client: int, budget: str | None = None) -> nn.Module:
         """Return a client's own network as it is now: a smaller one, or a full one with zeros outside its submodel."""
+        clients = len(self.registry.samples)
+        if not 0 <= client < clients:
+            raise FrampError(f"there is no client {client}; the clients are numbered from 0 to {clients - 1}")
         size = None if budget is None else Budget.parse(budget)
         workspace = Workspace(self.architecture, self.data.dataset.classes)
         workspace.load(self.server.personal(client, self.rounds_played, size))
-        return workspace.model.requires_grad_(True).eval()
+        workspace.model.zero_grad(set_to_none=True)
+        return workspace.model.eval()
 
     def close(self) -> None:
         """End the engine's processes."""
@@ -140,7 +152,7 @@ def build_server(
     """Set the recipe's parts up over a registry, for a network over images [C, H, W] of some shape."""
     recipe = find(config.recipe)
     model = initialised(architecture, config.seed)
-    layout, width = ParameterLayout.of(model), feature_width(model, image)
+    layout, width = ParameterLayout.of(model), feature_width(model, image, classes)
     initial = layout.flatten(model)
     del model
     give_back_freed_memory()

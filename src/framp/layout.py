@@ -19,6 +19,8 @@ Shapes = tuple[tuple[int, ...] | None, ...]
 """The shape of each entry's part in a smaller network; None for an entry that it does not have."""
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+_DTYPES = (torch.float32, torch.float64)
+"""What the server computes with."""
 _LARGEST = 2**31 - 1
 """Indices are int32."""
 
@@ -69,7 +71,10 @@ class ParameterLayout:
         dtypes = {parameter.dtype for parameter in by_identity.values()}
         if len(dtypes) != 1:
             raise ModelError(f"the model mixes parameter types {sorted(map(str, dtypes))}; convert it to one of them")
-        return cls(tuple(entries), entries[len(maskable) - 1].stop, start, dtypes.pop())
+        (dtype,) = dtypes
+        if dtype not in _DTYPES:
+            raise ModelError(f"the model's parameters are {dtype}; convert it with .float() or .double()")
+        return cls(tuple(entries), entries[len(maskable) - 1].stop, start, dtype)
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """Return the named tensors of a flat vector, as views."""

@@ -106,7 +106,7 @@ class Recipe:
 
 RECIPES: dict[str, Recipe] = {
     #                                  1 generation          2 extraction  3 local objective
-    "framp": Recipe(Generated, Features, GlobalTopK, Aligned, "the paper's method"),
+    "framp": Recipe(Generated, Features, GlobalTopK, Aligned, "the paper's parts; its settings: cifar10, cifar100"),
     "framp-no-alignment": Recipe(Generated, Features, GlobalTopK, CrossEntropy, "ablation w/o RA"),
     "framp-no-personalisation": Recipe(Shared, None, GlobalTopK, Aligned, "ablation w/o Per"),
     "framp-neither": Recipe(Shared, None, GlobalTopK, CrossEntropy, "ablation w/o Both"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from framp.cli import main
@@ -65,6 +66,14 @@ class CommandLine:
         """Wait until a run has written some words into its log."""
         log, limit = folder / "metrics.jsonl", time.monotonic() + 60
         while not (log.exists() and words in log.read_text()):
+            assert process.poll() is None, self.ended(process)
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+
+    def wait_for_child(self, process: "subprocess.Popen[str]", word: str) -> None:
+        """Wait until a process has started another one that has a word among its arguments."""
+        parent, limit = psutil.Process(process.pid), time.monotonic() + 60
+        while not any(word in argument for child in parent.children() for argument in child.cmdline()):
             assert process.poll() is None, self.ended(process)
             assert time.monotonic() < limit
             time.sleep(0.02)

@@ -2,11 +2,19 @@ import csv
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+
+from framp.cli.comparing import Plan
+from framp.config import Config
+from framp.errors import RunFolderError
+from framp.runs import status
+from framp.runs.folder import claimed
 
 TINY = str(Path(__file__).with_name("tiny.toml"))
 
@@ -79,9 +87,31 @@ def test_other_metrics_come_from_the_same_runs(compared: Path, metric: str, fram
 def test_runs_of_another_configuration_are_refused(compared: Path, framp: Any) -> None:
     before = _results(compared)
     other = framp(*COMPARE, "--set", "training.rate=0.2", "--out", compared)
-    other.refused("training.rate = 0.1", "0.2", "--out")
-    framp(*COMPARE, "--rounds", "3", "--out", compared).refused("rounds = 2")
+    other.refused("training.rate = 0.1", "0.2", "--out", "or --set training.rate=0.1\n")
+    framp(*COMPARE, "--rounds", "3", "--out", compared).refused("rounds = 2", "or --rounds 2\n")
+    named = framp(*COMPARE, "--set", "federation.shares=[0.1, 0.2, 0.3, 0.4]", "--out", compared)
+    named.refused("or --set 'federation.shares=[0.25, 0.25, 0.25, 0.25]'\n")
+    framp(*COMPARE, "--set", "model.norm=group", "--out", compared).refused("or --set model.norm=batch\n")
     assert _results(compared) == before
+
+
+def test_a_folder_of_data_may_be_spelt_in_several_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("set", "other"):
+        (tmp_path / name).mkdir()
+
+    def plan(path: str) -> Plan:
+        config = Config().with_values({"data.source": "huggingface", "data.path": path})
+        return Plan(config, tmp_path / "result", ["framp"], [0])
+
+    file = tmp_path / "result" / "framp-seed0" / "config.toml"
+    file.parent.mkdir(parents=True)
+    for written in ("set", str(tmp_path / "set")):
+        file.write_text(plan(written).config.to_toml())
+        for given in ("set", "./other/../set", str(tmp_path / "set")):
+            plan(given).check()
+        with pytest.raises(RunFolderError, match=r"was run with data.path = .*/set\", this comparison has .*/other\""):
+            plan("other").check()
 
 
 def test_runs_over_another_partition_are_refused(compared: Path, framp: Any) -> None:
@@ -91,6 +121,19 @@ def test_runs_over_another_partition_are_refused(compared: Path, framp: Any) -> 
     path.write_text(json.dumps(record | {"sha256": "0" * 64}))
     try:
         framp(*COMPARE, "--out", compared).refused("partition", "choose another --out")
+    finally:
+        path.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["partition.json", "results.json"])
+def test_a_damaged_file_of_a_run_is_named(compared: Path, name: str, framp: Any) -> None:
+    path = compared / "fiarse-seed1" / name
+    text = path.read_text()
+    path.write_text("{")
+    try:
+        framp(*COMPARE, "--out", compared, "--quiet").refused(f"{path} is damaged", "delete it")
+        path.unlink()  # the remedy
+        assert framp(*COMPARE, "--out", compared, "--quiet").code == 0
     finally:
         path.write_text(text)
 
@@ -153,3 +196,42 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(
     assert not (folder / "framp-seed0" / "results.json").exists()
     value = framp(*arguments, "--out", folder, "--json").json
     assert set(value["recipes"]) == {"framp", "fiarse"}
+
+
+def test_jobs_that_end_before_they_have_begun_are_no_failure(tmp_path: Path, framp: Any) -> None:
+    arguments = ["compare", TINY, "--recipes", "framp,fiarse", "--out", tmp_path / "result", "--jobs", "2"]
+    process = framp.spawn(*arguments)
+    framp.wait_for_child(process, "--quiet")
+    process.send_signal(signal.SIGINT)
+    result = framp.ended(process)
+    assert result.code == 130, result
+    assert "stopped with 0 of 2 runs done; go on with the same command" in result.out
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_in_the_last_round_of_all_ends_with_the_tables(jobs: str, tmp_path: Path, framp: Any) -> None:
+    folder = tmp_path / "result"
+    arguments = ["compare", TINY, "--rounds", "1", "--set", "training.steps=1500", "--recipes", "framp"]
+    process = framp.spawn(*arguments, "--out", folder, "--jobs", jobs)
+    framp.wait_for(process, folder / "framp-seed0", "start")
+    process.send_signal(signal.SIGINT)
+    result = framp.ended(process)
+    assert result.code == 0, result
+    assert (folder / "summary.json").exists()
+    assert "table.md" in result.out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody is told that its parent has ended")
+def test_jobs_stop_when_the_comparison_is_killed(tmp_path: Path, framp: Any) -> None:
+    folder = tmp_path / "result"
+    arguments = ["compare", TINY, "--rounds", "100000", "--recipes", "framp", "--out", folder, "--jobs", "2"]
+    process = framp.spawn(*arguments)
+    framp.wait_for(process, folder / "framp-seed0", '"round": 3,')
+    (job,) = psutil.Process(process.pid).children()
+    process.kill()
+    framp.ended(process)
+    job.wait(60)
+    with claimed(folder / "framp-seed0"):  # nobody else is at work in it
+        found = status(folder / "framp-seed0")
+    assert found["state"] == "unfinished"
+    assert found["round"] >= 3

@@ -51,6 +51,13 @@ def test_config_prints_what_can_be_read_again(name: str, framp: Any) -> None:
     assert framp("config", name, "--set", "partition.alpha=0.5", "--json").json["sha256"] == expected.sha256()
 
 
+def test_config_is_printed_where_only_ascii_is(monkeypatch: pytest.MonkeyPatch, framp: Any) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    result = framp.ended(framp.spawn("config", "digits"))
+    assert (result.code, result.err) == (0, "")
+    assert Config.from_dict(tomllib.loads(result.out)) == presets.load("digits")
+
+
 def test_doctor_reports_versions_extras_and_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, framp: Any) -> None:
     monkeypatch.setenv("FRAMP_CACHE", str(tmp_path / "not" / "there"))
     found = framp("doctor", "--json").json

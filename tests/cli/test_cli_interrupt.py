@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -88,3 +90,32 @@ def test_ctrl_c_in_a_terminal_leaves_worker_processes_at_work(
     assert result.code == 130, result
     assert "Traceback" not in result.err
     assert framp("resume", folder, "--engine", "serial", "--json").json["results"]["state_sha256"] == digest
+
+
+EARLY = """
+import os, signal, sys
+
+class CtrlC:
+    def find_spec(self, name, path, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+from framp.cli import main
+main(["--version"])
+"""
+
+
+def test_ctrl_c_while_the_program_loads_ends_it_without_a_word() -> None:
+    ended = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_ctrl_c_while_worker_processes_start_leaves_no_traceback(tmp_path: Path, framp: Any) -> None:
+    process = framp.spawn("run", TINY, "--out", tmp_path / "result", "--engine", "processes", "--workers", "2")
+    framp.wait_for_child(process, "spawn_main")
+    time.sleep(0.3)  # it imports torch
+    os.killpg(process.pid, signal.SIGINT)
+    result = framp.ended(process)
+    assert result.code == 130, result
+    assert result.err == ""

@@ -1,5 +1,6 @@
 import csv
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,17 @@ def test_the_figure_shows_both_parts(dealt: Path) -> None:
 def test_another_partition_in_the_folder_is_left_alone(dealt: Path, framp: Any) -> None:
     framp("partition", "digits", "--out", dealt).refused("another partition", "--out")
     framp("partition", "digits", "--set", "partition.clients=2000", "--out", dealt).refused("partition.clients")
+
+
+@pytest.mark.parametrize("file", ["labels.svg", "labels.png"])
+def test_a_disk_that_is_full_leaves_nothing(file: str, dealt: Path, tmp_path: Path, framp: Any) -> None:
+    size = next(dealt.rglob(file)).stat().st_size
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, size - 1))
+
+    (tmp_path / "mine.txt").write_text("mine")
+    for out in (tmp_path, tmp_path / "new"):
+        process = framp.spawn("partition", "digits", *SETTINGS, "--out", out, "--quiet", preexec_fn=limit)
+        framp.ended(process).refused(str(out), "too large")
+        assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

@@ -74,3 +74,12 @@ def test_resume_of_a_finished_run_shows_it_again(finished: Path, framp: Any) -> 
     value = framp("resume", finished, "--json").json
     assert value["results"] == json.loads((finished / "results.json").read_text())
     assert (finished / "results.json").stat().st_mtime_ns == before
+
+
+def test_rejected_updates_are_told(tmp_path: Path, framp: Any) -> None:
+    folder = tmp_path / "result"
+    value = framp("run", TINY, "--set", "training.rate=1e30", "--rounds", "3", "--out", folder, "--json").json
+    assert value["rejected"] == {"values not finite or implausibly large": 6}
+    shown = framp("resume", folder)
+    assert "Rejected updates: 6 (values not finite or implausibly large 6)." in shown.out
+    assert ", 6 updates rejected, " in framp("resume", folder, "--quiet").out

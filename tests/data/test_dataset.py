@@ -1,6 +1,7 @@
 import json
 import math
 import pickle
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,19 @@ def test_hash_follows_the_content_and_not_the_name() -> None:
 
 IMAGES = np.zeros((2, 1, 2, 2), dtype=np.uint8)
 LABELS = np.array([0, 1])
+
+
+def test_a_label_far_beyond_the_others_is_refused_unless_there_are_so_many_classes() -> None:
+    images, labels = np.zeros((4, 1, 2, 2), np.uint8), np.array([0, 1, 2, 1_000_000])
+    with pytest.raises(DataError) as caught:
+        Dataset.from_arrays("x", images, labels % 3, images, labels)
+    assert str(caught.value).startswith(
+        "label 1000000 at sample 3 of x/test, but there are only 4 different labels; correct it, number the classes "
+        "0 to 3, or say how many there are"
+    )
+    assert Dataset.from_arrays("x", images, labels % 3, images, labels, 2_000_000).classes == 2_000_000
+    gaps = np.array([0, 2, 5, 2])
+    assert Dataset.from_arrays("x", images, gaps, images, gaps).classes == 6
 
 
 @pytest.mark.parametrize(
@@ -131,6 +145,27 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_disk_that_takes_no_more_is_named_with_its_reason(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, before[1]))
+    try:
+        with pytest.raises(DataError) as caught:
+            small().save(tmp_path / "set")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(caught.value) == (
+        f"cannot write the dataset to {tmp_path / 'set'}: File too large; "
+        "make room there or name another place in FRAMP_CACHE"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_files_are_those_of_numpy(tmp_path: Path) -> None:
+    small().save(tmp_path / "set")
+    np.save(tmp_path / "labels.npy", small().train.labels)
+    assert (tmp_path / "set" / "train_labels.npy").read_bytes() == (tmp_path / "labels.npy").read_bytes()
+
+
 @pytest.mark.parametrize("file", ["train_images.npy", "train_labels.npy", "test_images.npy", "meta.json"])
 @pytest.mark.parametrize("left", [0.0, 0.5, 0.95, None])
 def test_a_damaged_folder_is_named_with_the_remedy(tmp_path: Path, file: str, left: float | None) -> None:
@@ -176,3 +211,9 @@ def test_a_pickle_of_arrays_in_memory_carries_them() -> None:
     again = pickle.loads(pickle.dumps(small()))
     assert again.folder is None
     np.testing.assert_array_equal(again.train.images, small().train.images)
+
+
+def test_some_classes_may_be_absent() -> None:
+    images = np.zeros((2, 1, 2, 2), np.uint8)
+    assert Dataset.from_arrays("x", images, np.array([1, 3]), images, np.array([1, 1])).classes == 4
+    assert Dataset.from_arrays("x", images, np.array([1, 9]), images, np.array([1, 1]), classes=10).classes == 10

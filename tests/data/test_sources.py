@@ -1,4 +1,5 @@
 import io
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from framp.config import DataConfig
+from framp.config import Config, DataConfig
 from framp.data import Dataset, decode, load, sources
 from framp.errors import ConfigError, DataError
 
@@ -158,6 +159,16 @@ def test_several_files_make_one_split_in_order(tmp_path: Path, cache: Path) -> N
     assert load(config, cache).train.labels.tolist() == [0, 4]
 
 
+def test_a_folder_named_like_a_split_holds_its_numbered_files(tmp_path: Path, cache: Path) -> None:
+    images = [table([noise(seed)], [seed]) for seed in range(3)]
+    for name, content in zip(("train/0000", "train/0001", "test/0000"), images, strict=True):
+        file = tmp_path / "set" / "default" / f"{name}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        content.to_parquet(str(file))
+    dataset = load(DataConfig(source="huggingface", path=str(tmp_path / "set")), cache)
+    assert (dataset.train.labels.tolist(), dataset.test.labels.tolist()) == ([0, 1], [2])
+
+
 def test_grey_images_keep_one_channel(tmp_path: Path, cache: Path) -> None:
     config = write(tmp_path / "grey", table([noise(0, "L")], [0]), table([noise(1, "L")], [0]))
     dataset = load(config, cache)
@@ -215,6 +226,7 @@ def test_named_classes_give_their_number(tmp_path: Path, cache: Path) -> None:
     [
         ([0, -1], "int64", "label out of range: -1 at sample 1 of labels/test, with 1 classes"),
         (["cat", "dog"], "string", "label 'cat' in row 0 of .*test, column 'label', is not a class number; number the"),
+        ([0, 99], "int64", "label 99 at sample 1 of labels/test, but there are only 2 different labels; correct it"),
         ([0, None], "int64", "label None in row 1 of"),
         ([0.5, 1.0], "float64", "label 0.5 in row 0 of .*data.label_column"),
         ([True, False], "bool", "label True in row 0 of"),
@@ -262,8 +274,11 @@ def test_wrong_columns_and_splits_are_named(
     ("cell", "message"),
     [
         (None, "row 1 of .*train, column 'img', holds no image"),
-        ({"bytes": b"not a picture", "path": None}, "cannot decode the image in row 1 of .*train"),
-        ({"bytes": png(noise(1))["bytes"][:60], "path": None}, "cannot decode the image in row 1 of"),
+        ({"bytes": b"not a picture", "path": None}, "row 1 of .*/train: of no known format; mend or remove this row$"),
+        (
+            {"bytes": png(noise(1))["bytes"][:60], "path": None},
+            "cannot decode the image in row 1 .*; mend or",
+        ),
         (Image.fromarray(np.ones((4, 5), np.uint16)), "row 1 of .* has more than 8 bits a channel"),
     ],
 )
@@ -282,7 +297,30 @@ def test_an_empty_split_is_refused(tmp_path: Path, cache: Path) -> None:
 def test_a_broken_parquet_file_is_refused(colours: DataConfig, cache: Path) -> None:
     file = next(Path(colours.path).rglob("train*.parquet"))
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"cannot read .*train: .*; fetch the parquet files again"):
+    with pytest.raises(DataError, match=rf"cannot read {file}: .*; fetch this file again"):
+        load(colours, cache)
+
+
+def test_a_parquet_file_with_a_damaged_page_is_refused(colours: DataConfig, cache: Path) -> None:
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    file = next(Path(colours.path).rglob("train*.parquet"))
+    page = pq.ParquetFile(file).metadata.row_group(0).column(1)
+    content = bytearray(file.read_bytes())
+    content[page.data_page_offset + 8 : page.data_page_offset + page.total_compressed_size] = b"\xff" * (
+        page.total_compressed_size - 8
+    )
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=rf"cannot read {file}: .*; fetch this file again") as caught:
+        load(colours, cache)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_of_a_split_with_other_columns_are_refused(colours: DataConfig, cache: Path) -> None:
+    (folder,) = Path(colours.path).iterdir()
+    second = folder / "train-00001-of-00002.parquet"
+    table([noise(5)], [4]).rename_column("label", "class").to_parquet(str(second))
+    with pytest.raises(DataError, match=rf"{second} has columns img, class, but train-00000.* has img, label; give"):
         load(colours, cache)
 
 
@@ -306,6 +344,17 @@ def test_paths_that_lead_nowhere_are_refused(tmp_path: Path, cache: Path) -> Non
             load(DataConfig(source="huggingface", path=path), cache)
     with pytest.raises(ConfigError, match=r"data.path is empty"):
         load(DataConfig(source="huggingface"), cache)
+
+
+def test_a_local_folder_is_named_in_full_and_nothing_else_is(
+    colours: DataConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, expected in (("colours", colours.path), ("./colours", colours.path), ("a/set", "a/set"), ("", "")):
+        config = Config().with_values({"data.source": "huggingface", "data.path": path})
+        assert sources.located(config).data.path == expected
+    digits = Config().with_values({"data.path": "colours"})
+    assert sources.located(digits) == digits
 
 
 def test_a_set_on_the_hub_is_read_and_cached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,15 +391,21 @@ def test_images_that_the_hub_left_as_files_are_read(
 
 
 def test_a_hub_out_of_reach_is_one_line_with_the_remedy(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = logging.getLogger("huggingface_hub")
+    said, level = io.StringIO(), library.level
+
     def load_dataset(path: str, cache_dir: str) -> None:
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
         raise ConnectionError("Couldn't reach\nthe hub")
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(library, "handlers", [logging.StreamHandler(said)])
     datasets.enable_progress_bars()
     with pytest.raises(DataError, match=r"cannot load 'a/b' from the hub .* the hub.; .*a local folder") as caught:
         load(DataConfig(source="huggingface", path="a/b"), cache)
     assert "\n" not in str(caught.value)
     assert datasets.is_progress_bar_enabled()
+    assert (said.getvalue(), library.level) == ("", level)
 
 
 @pytest.mark.slow

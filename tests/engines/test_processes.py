@@ -1,8 +1,10 @@
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -13,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -102,6 +105,22 @@ def test_worker_processes_give_the_serial_engines_bits(
         assert serial.server.digest() == parallel.server.digest()
     assert serial.evaluate() == parallel.evaluate()
     parallel.engine = serial.engine  # the workers go on
+
+
+def test_workers_share_data_given_as_arrays_by_files_that_go_with_them(
+    architecture: Recorded, data: ClientData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert data.dataset.folder is None
+    with closing(Processes(architecture, data, 1)) as engine:
+        _, carried = pickle.loads(engine._luggage)
+        assert isinstance(carried.dataset.train.images, np.memmap)
+        assert carried.dataset.sha256 == data.dataset.sha256
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ModelError, match="cannot be sent to worker processes"):
+        Processes(lambda: architecture(), data, 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_message_is_answered_once(engine: Processes) -> None:

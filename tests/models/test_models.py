@@ -28,7 +28,7 @@ def test_images_of_any_size_and_colour(name: str, height: int, width: int, chann
     features = model.features(images)  # type: ignore[operator]
     expected = {"cnn": 4, "resnet18": 8}[name] * wide
     assert features.shape == (3, expected)
-    assert feature_width(model, (channels, height, width)) == expected
+    assert feature_width(model, (channels, height, width), 7) == expected
     logits = model(images)
     assert logits.shape == (3, 7)
     assert bool(torch.isfinite(logits).all())
@@ -137,10 +137,26 @@ class Maps(Sampling):
 
 
 def test_features_that_are_no_vectors_are_refused() -> None:
-    assert feature_width(Sampling(), (1, 2, 2)) == 4
-    assert feature_width(Sampling().double(), (1, 2, 2)) == 4
+    assert feature_width(Sampling(), (1, 2, 2), 2) == 4
+    assert feature_width(Sampling().double(), (1, 2, 2), 2) == 4
     with pytest.raises(ModelError) as caught:
-        feature_width(Maps(), (1, 2, 2))
+        feature_width(Maps(), (1, 2, 2), 2)
     assert str(caught.value) == (
         "Maps.features returns a tensor of 4 dimensions; it has to return one vector a sample, [batch, features]"
+    )
+
+
+class Flat(Sampling):
+    def head(self, features: Tensor) -> Tensor:
+        return super().head(features).flatten()
+
+
+@pytest.mark.parametrize(("module", "shape"), [(Sampling(), "[2, 2]"), (Flat(), "[4]")])
+def test_a_head_that_does_not_tell_all_classes_apart_is_refused(module: nn.Module, shape: str) -> None:
+    assert feature_width(Sampling(), (1, 2, 2), 1) == 4  # an output to spare does no harm
+    with pytest.raises(ModelError) as caught:
+        feature_width(module, (1, 2, 2), 3)
+    assert str(caught.value) == (
+        f"{type(module).__name__}.head returns a tensor {shape} for 2 samples of 3 classes; "
+        "it has to return one number a class, [batch, 3]"
     )

@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,16 @@ def test_table_of_a_run_never_mixes_rounds() -> None:
     assert texts[0] == ["round 4", "50.0", "40.0", "60.0", "25.0", "2 MB", "1 MB", "3.00 s"]
     assert texts[1] == ["mean of last 2", "45.0", "–", "–", "25.0", "–", "–", "–"]
     assert texts[2] == ["best, round 4", "50.0", "–", "–", "25.0", "–", "–", "–"]
+
+
+def test_rejected_updates_stand_below_a_table(comparison: Comparison) -> None:
+    assert len(run_table(_record("framp", 0, 0.5), "toy").notes) == len(comparison_table(comparison).notes) == 1
+    for seed in (0, 1):
+        record = comparison.records["fiarse", seed]
+        comparison.records["fiarse", seed] = dataclasses.replace(record, rejected={"wrong shape": 3, "wrong round": 1})
+    table = run_table(comparison.records["fiarse", 0], "toy")
+    assert table.notes[1] == "Rejected updates: 4 (wrong shape 3, wrong round 1)."
+    assert comparison_table(comparison).notes[1] == "Rejected updates: fiarse 8."
 
 
 def test_tables_of_a_comparison(comparison: Comparison) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
+import numpy as np
 import pytest
 import torch
 
@@ -137,7 +139,7 @@ def test_a_used_folder_is_refused(stopped: Path, finished: Outcome, config: Conf
     with pytest.raises(RunFolderError, match="a run of framp, seed 0, finished at round 12 of 12"):
         start(config, finished.folder)
     (stopped / "config.toml").write_text("nonsense")
-    with pytest.raises(RunFolderError, match=r"a run whose config.toml cannot be read"):
+    with pytest.raises(RunFolderError, match=r"config.toml cannot be read; choose another --out or mend that file$"):
         start(config, stopped)
     foreign = tmp_path / "foreign"
     foreign.mkdir()
@@ -214,7 +216,7 @@ def test_changed_data_are_refused(stopped: Path) -> None:
     with pytest.raises(RunFolderError, match=r"the data have changed since the run in .* began"):
         resume(stopped)
     partition.write_text("{")
-    with pytest.raises(RunFolderError, match=r"partition.json is damaged; delete it and resume again"):
+    with pytest.raises(RunFolderError, match=r"partition.json is damaged; delete it and run the same command again"):
         resume(stopped)
     partition.unlink()
     assert resume(stopped, should_stop=lambda: True).round == 6
@@ -277,3 +279,50 @@ def test_the_engine_is_closed_whatever_happens(config: Config, tmp_path: Path, m
         start(config, tmp_path / "run", should_stop=interrupt)
     assert closed == [True]
     assert status(tmp_path / "run") == {"state": "unfinished", "round": 0, "rounds": 12}
+
+
+@pytest.fixture
+def somewhere(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """A run over parquet files in the folder `set` of the working directory, named relative to that."""
+    monkeypatch.setenv("FRAMP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "set").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    features = datasets.Features({"img": datasets.Image(), "label": datasets.Value("int64")})
+    generator = np.random.default_rng(0)
+    for split in ("train", "test"):
+        rows = {"img": list(generator.integers(0, 255, (40, 8, 8), dtype=np.uint8)), "label": [0, 1] * 20}
+        datasets.Dataset.from_dict(rows, features=features).to_parquet(str(tmp_path / "set" / f"{split}.parquet"))
+    monkeypatch.chdir(tmp_path)
+    return config.with_values({"data.source": "huggingface", "data.path": "set", "rounds": 3})
+
+
+def test_a_run_over_a_local_folder_goes_on_from_any_directory(
+    somewhere: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert start(somewhere, tmp_path / "run", should_stop=lambda: True).round == 1
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = resume(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    again = start(somewhere.with_values({"data.path": "./elsewhere/../set"}), tmp_path / "again")
+    assert found.results is not None
+    assert again.results is not None
+    for key in ("state_sha256", "config_sha256"):
+        assert found.results[key] == again.results[key]
+
+
+def test_a_run_goes_on_after_its_folder_of_data_has_moved(somewhere: Config, tmp_path: Path) -> None:
+    assert start(somewhere, tmp_path / "run", should_stop=lambda: True).round == 1
+    os.rename(tmp_path / "set", tmp_path / "elsewhere" / "set")
+    file = tmp_path / "run" / "config.toml"
+    file.write_text(file.read_text().replace(f"{tmp_path}/set", f"{tmp_path}/elsewhere/set"))
+    assert resume(tmp_path / "run").finished
+
+
+def test_a_run_that_names_its_folder_as_it_was_given_goes_on(
+    somewhere: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:  # as earlier versions wrote it
+        patch.setattr(loop, "located", lambda config: config)
+        assert start(somewhere, tmp_path / "run", should_stop=lambda: True).round == 1
+    assert Config.from_toml(tmp_path / "run" / "config.toml").data.path == "set"
+    assert resume(tmp_path / "run").finished

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -128,10 +129,13 @@ def test_the_schema_is_strict_and_explains_itself(config: Config) -> None:
         check({**record, "best": {"round": 1, "local": 1.5, "union": 0.5}})
 
 
-def test_unreadable_results_are_named(tmp_path: Path) -> None:
+def test_unreadable_results_are_named(finished: Outcome, tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="has no results yet; finish it with `framp resume"):
         results.read(tmp_path)
-    for content in ("{", "[]", "{}"):
+    assert finished.results is not None
+    lacking = [{key: value for key, value in finished.results.items() if key != gone} for gone in ("rounds", "cost")]
+    emptied = [{**finished.results, section: {}} for section in ("cost", "final")]
+    for content in ("{", "[]", "{}", '{"schema": 1}', *map(json.dumps, lacking + emptied)):
         (tmp_path / "results.json").write_text(content)
         with pytest.raises(RunFolderError, match="is damaged; delete it and make it again"):
             results.read(tmp_path)

@@ -1,4 +1,7 @@
+import resource
+import tempfile
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import torch
@@ -6,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from framp.errors import FrampError
 from framp.server.spool import InMemory, OnDisk, Spool
 
 DTYPES = [torch.float32, torch.float64, torch.int32]
@@ -63,4 +67,21 @@ def test_strided_and_special_values_survive_the_disk() -> None:
     strided = torch.tensor([[1.0, 9.0], [-0.0, 9.0], [float("inf"), 9.0], [1e-45, 9.0]])[:, 0]
     found = spool.keep(strided).read(0, 4)
     assert torch.equal(found.view(torch.int32), strided.contiguous().view(torch.int32))
+    spool.close()
+
+
+def test_a_temporary_folder_that_takes_no_more_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    spool = Spool(0)
+    try:
+        kept = spool.keep(torch.ones(200))
+        with pytest.raises(FrampError) as caught:
+            spool.keep(torch.ones(200))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    for words in (f"temporary folder {tmp_path}: File too large;", "TMPDIR", "engine.inbox_bytes", "framp resume DIR"):
+        assert words in str(caught.value)
+    assert kept.read(0, 200).sum() == 200
     spool.close()

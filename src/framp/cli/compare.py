@@ -46,7 +46,7 @@ def compare(
             _play_together(todo, jobs, interrupts, output)
         else:
             _play_in_turn(todo, interrupts, output)
-    if interrupts.should_stop():
+    if interrupts.should_stop() and any(member.state != "finished" for member in plan.members):
         _say_stopped(plan, output)
         raise typer.Exit(interrupts.exit_code)
     plan.check_partitions()

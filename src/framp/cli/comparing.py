@@ -1,6 +1,7 @@
 """The runs of a comparison: which there are, which are missing, and whether they belong together."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,11 +63,12 @@ class Plan:
 
     def check_partitions(self, expected: str | None = None) -> None:
         """Raise if the runs in the folder were not all made over one partition."""
+        from framp.runs.folder import stored_partition
+
         for folder in self._existing():
-            path = folder / "partition.json"
-            if not path.exists():
+            found = stored_partition(folder)
+            if found is None:
                 continue
-            found = str(json.loads(path.read_text(encoding="utf-8"))["sha256"])
             expected = expected or found
             if found != expected:
                 raise RunFolderError(
@@ -78,16 +80,19 @@ class Plan:
         return sorted(path.parent for path in self.folder.glob("*/config.toml"))
 
     def _check_settings(self, folder: Path) -> None:
-        there = Config.from_toml(folder / "config.toml")
-        here = self.config.with_values({"recipe": there.recipe, "seed": there.seed})
-        if there.sha256() == here.sha256():
+        from framp.data import located
+
+        there = located(Config.from_toml(folder / "config.toml"))
+        here = located(self.config.with_values({"recipe": there.recipe, "seed": there.seed}))
+        # two folders may hold the same labels with other images, which no partition shows
+        if there.sha256() == here.sha256() and there.data.path == here.data.path:
             if folder.name == f"{there.recipe}-seed{there.seed}":
                 return
             raise RunFolderError(f"{folder} holds {there.recipe}, seed {there.seed}; rename it or choose another --out")
         key, was, is_now = _first_difference(there.to_dict(), here.to_dict())
         raise RunFolderError(
-            f"{folder} was run with {key} = {was}, this comparison has {is_now}; "
-            f"choose another --out, or --set {key}={was}"
+            f"{folder} was run with {key} = {json.dumps(was)}, this comparison has {json.dumps(is_now)}; "
+            f"choose another --out, or {_option(key, was)}"
         )
 
     def _expected_partition(self) -> str:
@@ -97,11 +102,19 @@ class Plan:
         return partition(data.train.labels, data.test.labels, data.classes, self.config.partition).sha256
 
 
-def _first_difference(there: dict[str, Any], here: dict[str, Any], prefix: str = "") -> tuple[str, str, str]:
+def _option(key: str, value: Any) -> str:
+    """Return the argument that gives a setting a value, whatever the other arguments are: a flag wins over --set."""
+    if key == "rounds":
+        return f"--rounds {value}"
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f"--set {shlex.quote(f'{key}={text}')}"
+
+
+def _first_difference(there: dict[str, Any], here: dict[str, Any], prefix: str = "") -> tuple[str, Any, Any]:
     for key, value in there.items():
         if key in ("engine", "checkpoint", "name") or value == here[key]:
             continue
         if isinstance(value, dict):
             return _first_difference(value, here[key], f"{key}.")
-        return prefix + key, json.dumps(value), json.dumps(here[key])
+        return prefix + key, value, here[key]
     raise AssertionError("equal configurations")

@@ -32,7 +32,10 @@ def config(preset: options.Preset, settings: options.Set = None, json: options.J
     """Print the complete configuration of a preset as TOML, each setting with its explanation."""
     resolved = options.configured(preset, settings)
     if json:
-        print(json_module.dumps(resolved.to_dict() | {"sha256": resolved.sha256()}, indent=1, ensure_ascii=False))
+        from framp.data import located
+
+        value = resolved.to_dict() | {"sha256": located(resolved).sha256()}
+        print(json_module.dumps(value, indent=1, ensure_ascii=False))
     else:
         print(resolved.to_toml(explain=True), end="")
 

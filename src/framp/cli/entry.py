@@ -1,6 +1,7 @@
 """Where a command starts, and where its errors end: one line on stderr and an exit code."""
 
 import errno
+import io
 import logging
 import os
 import sys
@@ -33,6 +34,8 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command that the arguments name, and exit."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal can write α
     command = typer.main.get_command(app)
     try:
         code = command.main(

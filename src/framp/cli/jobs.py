@@ -1,6 +1,7 @@
 """Runs as processes of their own, several at a time."""
 
 import contextlib
+import ctypes
 import signal
 import subprocess
 import sys
@@ -19,7 +20,11 @@ from framp.errors import FrampError
 from framp.runs import events
 
 PAUSE = 0.2
-STOPPED = (0, 130, 143)
+STOPPED = (0, 130, 143, -signal.SIGINT, -signal.SIGTERM)
+"""How a run ends well, or by a signal: the last two before it could say so itself."""
+
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 @dataclass
@@ -93,6 +98,7 @@ class Jobs:
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
                 start_new_session=True,  # a Ctrl-C reaches it through this process alone, and so only once
+                preexec_fn=_stopped_with_its_parent,
             )
         task = self._progress.add_task(member.title, total=member.config.rounds)
         self._working.append(Job(member, process, complaints, task))
@@ -116,3 +122,9 @@ class Jobs:
             for job in self._working:
                 job.process.kill()
                 job.process.wait()
+
+
+def _stopped_with_its_parent() -> None:
+    """Let this new process be stopped after its round, as by Ctrl-C, once its parent is killed; Linux can do that."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PARENT_DEATH_SIGNAL, signal.SIGINT)

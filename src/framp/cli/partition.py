@@ -1,5 +1,7 @@
 """`framp partition`: who would hold which samples, before anything is trained."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -29,12 +31,26 @@ def partition(
     shares = deal(data.train.labels, data.test.labels, data.classes, config.partition)
     labels = Labels.of(config, data, shares)
     labels.refuse_other(out)
-    out.mkdir(parents=True, exist_ok=True)
     again = "run the same command again"
-    write_text(out / "partition.json", labels.to_json(shares), again)
-    write_text(out / "labels.csv", labels_csv(labels), again)
-    figures = label_figure(labels, out / "figures")
+    with _all_or_nothing(out):
+        figures = label_figure(labels, out / "figures")
+        write_text(out / "labels.csv", labels_csv(labels), again)
+        write_text(out / "partition.json", labels.to_json(shares), again)
     output.table(label_table(labels))
     output.files("Files", [out / "partition.json", out / "labels.csv", *figures])
     value = labels.summary() | {"folder": str(out), "figures": [str(path) for path in figures]}
     output.last(f"partition {labels.sha256} in {out}", value)
+
+
+@contextmanager
+def _all_or_nothing(folder: Path) -> Iterator[None]:
+    """Take back what the block has added to a folder if it fails; what was there before stays, it is the same."""
+    names = ("", "figures", "figures/labels.svg", "figures/labels.png", "labels.csv", "partition.json")
+    new = [folder / name for name in names if not (folder / name).exists()]
+    try:
+        yield
+    except BaseException:
+        for path in reversed(new):
+            with suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        raise

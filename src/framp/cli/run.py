@@ -99,11 +99,13 @@ def finish(outcome: Any, config: Config, output: Output) -> None:
     output.files("Figures", figures)
     output.files("Everything else", [record.folder])
     measures = record.measures()
+    rejected = f"{sum(record.rejected.values())} updates rejected, " if record.rejected else ""
     line = (
-        f"{table.title}: Local {100 * measures['local']:.1f} %, Union {100 * measures['union']:.1f} %, {record.folder}"
+        f"{table.title}: Local {100 * measures['local']:.1f} %, Union {100 * measures['union']:.1f} %, "
+        f"{rejected}{record.folder}"
     )
     value = {"finished": True, "folder": str(record.folder), "figures": [str(path) for path in figures]}
-    output.last(line, value | {"results": record.results})
+    output.last(line, value | {"rejected": record.rejected, "results": record.results})
 
 
 def draw(folder: Path) -> "tuple[Record, list[Path]]":

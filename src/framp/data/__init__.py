@@ -3,7 +3,7 @@
 from framp.data.dataset import Dataset, Split
 from framp.data.partition import Partition, label_counts, partition, prior_overlap
 from framp.data.shard import Shard, augment
-from framp.data.sources import load
+from framp.data.sources import load, located
 
 __all__ = [
     "Dataset",
@@ -13,6 +13,7 @@ __all__ = [
     "augment",
     "label_counts",
     "load",
+    "located",
     "partition",
     "prior_overlap",
 ]

@@ -82,11 +82,11 @@ class Dataset:
     ) -> "Dataset":
         """Build a dataset in memory; images uint8 [N, C, H, W], or [N, H, W] if grey.
 
-        Without `classes` their number is the largest label plus one.
+        Without `classes` their number is the largest label plus one, unless most of the numbers below it are missing.
         """
         train, test = _split(train_images, train_labels), _split(test_images, test_labels)
         if classes is None:
-            classes = max(int(train.labels.max()), int(test.labels.max()), 0) + 1
+            classes = _classes(name, train, test)
         mean, std = _moments(train.images)
         return cls(name, classes, train, test, mean, std, _content_hash(train, test))
 
@@ -128,10 +128,11 @@ class Dataset:
             )
         return self
 
-    def save(self, folder: Path) -> "Dataset":
+    def save(self, folder: Path, elsewhere: str = "FRAMP_CACHE") -> "Dataset":
         """Write the dataset as files, all or nothing, and return it memory-mapped.
 
-        If another process wrote the same dataset meanwhile, its files are used.
+        If another process wrote the same dataset meanwhile, its files are used. `elsewhere` is the environment
+        variable that leads to another disk, for the message if this one refuses.
         """
         folder = Path(folder).absolute()
         if not folder.exists():
@@ -142,7 +143,10 @@ class Dataset:
                 os.rename(temporary, folder)
             except OSError as error:
                 if not folder.is_dir():
-                    raise DataError(f"cannot write the dataset to {folder}: {error.strerror or error}") from None
+                    raise DataError(
+                        f"cannot write the dataset to {folder}: {error.strerror or error}; "
+                        f"make room there or name another place in {elsewhere}"
+                    ) from None
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
         saved = Dataset.open(folder)
@@ -153,7 +157,7 @@ class Dataset:
     def _write(self, folder: Path) -> None:
         arrays = self._arrays()
         for key, array in arrays.items():
-            np.save(folder / f"{key}.npy", np.asarray(array), allow_pickle=False)
+            _write_array(folder / f"{key}.npy", np.ascontiguousarray(array))
         meta = {
             "schema": SCHEMA,
             "name": self.name,
@@ -179,6 +183,13 @@ class Dataset:
 _FILES = ("train_images", "train_labels", "test_images", "test_labels")
 
 
+def _write_array(path: Path, array: np.ndarray) -> None:
+    """Write what `np.save` would; its own writing does not say why the disk refuses."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)
+
+
 def _split(images: np.ndarray, labels: np.ndarray) -> Split:
     images, labels = np.asarray(images), np.asarray(labels)
     if images.dtype != np.uint8:
@@ -192,6 +203,19 @@ def _split(images: np.ndarray, labels: np.ndarray) -> Split:
     if labels.dtype.kind not in "iu":
         raise DataError(f"labels are {labels.dtype}; give class numbers, integers from 0")
     return Split(np.ascontiguousarray(images), np.ascontiguousarray(labels, dtype=np.int64))
+
+
+def _classes(name: str, train: Split, test: Split) -> int:
+    part, split = max((("train", train), ("test", test)), key=lambda named: int(named[1].labels.max()))
+    largest = max(int(split.labels.max()), 0)
+    found = np.union1d(train.labels, test.labels)
+    if largest + 1 > 2 * len(found):  # a wrong label would make a network with an output for every number below it
+        raise DataError(
+            f"label {largest} at sample {split.labels.argmax()} of {name}/{part}, but there are only {len(found)} "
+            f"different labels; correct it, number the classes 0 to {len(found) - 1}, or say how many there are "
+            "(names of the label column in parquet, `classes` in Python)"
+        )
+    return largest + 1
 
 
 def _moments(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

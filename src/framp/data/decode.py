@@ -1,5 +1,6 @@
 """Tables of encoded images: checked by their headers first, then decoded in a stream into one array."""
 
+import contextlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from framp.config import DataConfig
 from framp.data.dataset import Dataset
@@ -32,20 +33,28 @@ class Table:
     def from_parquet(cls, files: list[Path], where: str) -> "Table":
         """Read parquet files in place, without a copy in the Arrow cache of `datasets`."""
         import datasets
-        import pyarrow as pa  # type: ignore[import-untyped]
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-        try:
-            parts = [pq.ParquetFile(file) for file in files]
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"cannot read {where}: {_one_line(error)}; fetch the parquet files again") from None
-        features = dict(datasets.Features.from_arrow_schema(parts[0].schema_arrow))
+        parts = {}
+        for file in files:
+            with _intact(file):
+                parts[file] = pq.ParquetFile(file)
+        first, *others = files
+        features = dict(datasets.Features.from_arrow_schema(parts[first].schema_arrow))
+        for file in others:
+            columns = parts[file].schema_arrow.names
+            if set(columns) != set(features):
+                raise DataError(
+                    f"{file} has columns {', '.join(columns)}, but {first.name} has {', '.join(features)}; "
+                    "give all files of a split the same columns"
+                )
 
         def batches(columns: list[str]) -> Iterator[Any]:
-            for part in parts:
-                yield from part.iter_batches(batch_size=BATCH, columns=columns)
+            for file, part in parts.items():
+                with _intact(file):
+                    yield from part.iter_batches(batch_size=BATCH, columns=columns)
 
-        return cls(where, sum(part.metadata.num_rows for part in parts), features, batches)
+        return cls(where, sum(part.metadata.num_rows for part in parts.values()), features, batches)
 
     @classmethod
     def from_dataset(cls, dataset: Any, where: str) -> "Table":
@@ -60,6 +69,17 @@ class Table:
         """Iterate over the plain values of one column."""
         for batch in self.batches([name]):
             yield from batch.column(0).to_pylist()
+
+
+@contextlib.contextmanager
+def _intact(file: Path) -> Iterator[None]:
+    """Turn what a damaged parquet file raises, when it is opened or later, into one line that names it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"cannot read {file}: {_one_line(error)}; fetch this file again") from None
 
 
 def read(name: str, train: Table, test: Table, config: DataConfig) -> Dataset:
@@ -123,7 +143,7 @@ def _decode_all(table: Table, config: DataConfig, mode: str, shape: tuple[int, i
         try:
             images[row] = fit(pixels(image, mode), config.image_size)
         except (OSError, ValueError, SyntaxError) as error:
-            raise DataError(f"cannot decode the image in row {row} of {table.where}: {_one_line(error)}") from None
+            raise _undecodable(table, row, error) from None
     return images
 
 
@@ -136,7 +156,13 @@ def _open(cell: Any, table: Table, column: str, row: int) -> Image.Image:
     try:
         return Image.open(io.BytesIO(value if isinstance(value, bytes) else Path(value).read_bytes()))
     except OSError as error:
-        raise DataError(f"cannot decode the image in row {row} of {table.where}: {_one_line(error)}") from None
+        raise _undecodable(table, row, error) from None
+
+
+def _undecodable(table: Table, row: int, error: Exception) -> DataError:
+    # what Pillow says of an unknown format is the address of a buffer
+    reason = "of no known format" if isinstance(error, UnidentifiedImageError) else _one_line(error)
+    return DataError(f"cannot decode the image in row {row} of {table.where}: {reason}; mend or remove this row")
 
 
 def pixels(image: Image.Image, mode: str) -> np.ndarray:

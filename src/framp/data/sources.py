@@ -3,16 +3,19 @@
 Whatever the source, the images are decoded once and kept as memory-mapped files in the cache.
 """
 
+import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from framp.config import DataConfig
+from framp.config import Config, DataConfig
 from framp.data.dataset import Dataset
 from framp.data.decode import Table, fit, read
 from framp.errors import ConfigError, DataError
@@ -25,6 +28,14 @@ def load(config: DataConfig, cache: Path | None = None) -> Dataset:
     The cache is $FRAMP_CACHE or ~/.cache/framp unless given.
     """
     return _find(config, Path(cache).expanduser() if cache else cache_folder()).verify()
+
+
+def located(config: Config) -> Config:
+    """Return a configuration that names a local folder in full, so that it holds in every working directory."""
+    local = Path(config.data.path).expanduser()
+    if config.data.source != "huggingface" or not config.data.path or not local.is_dir():
+        return config
+    return config.with_values({"data.path": str(local.resolve())})
 
 
 def cache_folder() -> Path:
@@ -89,14 +100,17 @@ def _from_folder(local: Path, config: DataConfig, cache: Path) -> Dataset:
 
 
 def _parquet_files(folder: Path, split: str) -> list[Path]:
-    """Return the files of a split, at any depth but in one folder: train-00000-of-00001.parquet or train.parquet."""
+    """Return the files of a split, at any depth but in one folder.
+
+    They are train-00000-of-00001.parquet, train.parquet or, as the hub exports them, train/0000.parquet.
+    """
     everything = sorted(folder.rglob("*.parquet"))
     files = [file for file in everything if _split_of(file) == split]
     if not files:
         found = ", ".join(sorted({_split_of(file) for file in everything})) or "none"
         raise DataError(
-            f"no split '{split}' in {folder}: no file {split}-*.parquet; splits found: {found}; "
-            "set data.path, data.train_split or data.test_split"
+            f"no split '{split}' in {folder}: no file {split}-*.parquet or {split}/0000.parquet; "
+            f"splits found: {found}; set data.path, data.train_split or data.test_split"
         )
     folders = sorted({str(file.parent) for file in files})
     if len(folders) > 1:
@@ -105,7 +119,8 @@ def _parquet_files(folder: Path, split: str) -> list[Path]:
 
 
 def _split_of(file: Path) -> str:
-    return re.split(r"[-.]", file.name)[0]
+    name = re.split(r"[-.]", file.name)[0]
+    return file.parent.name if name.isdecimal() else name
 
 
 def _file_hash(file: Path) -> str:
@@ -116,10 +131,9 @@ def _file_hash(file: Path) -> str:
 def _from_hub(config: DataConfig, cache: Path) -> Dataset:
     import datasets
 
-    shown = datasets.is_progress_bar_enabled()
-    datasets.disable_progress_bars()
     try:
-        found = datasets.load_dataset(config.path, cache_dir=str(cache / "huggingface"))
+        with _libraries_silent():
+            found = datasets.load_dataset(config.path, cache_dir=str(cache / "huggingface"))
     # The hub fails with errors of many libraries; to the user they are all one.
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -127,9 +141,6 @@ def _from_hub(config: DataConfig, cache: Path) -> Dataset:
             f"cannot load '{config.path}' from the hub ({reason}); check the name and the network, "
             "or give a local folder of parquet files in data.path"
         ) from None
-    finally:
-        if shown:
-            datasets.enable_progress_bars()
     splits = (config.train_split, config.test_split)
     for split in splits:
         if split not in found:
@@ -142,3 +153,23 @@ def _from_hub(config: DataConfig, cache: Path) -> Dataset:
         return Dataset.open(folder)
     train, test = (Table.from_dataset(found[split], f"{config.path}/{split}") for split in splits)
     return read(Path(config.path).name, train, test, config).save(folder)
+
+
+@contextlib.contextmanager
+def _libraries_silent() -> Iterator[None]:
+    """Keep the hub's progress bars and its lines about every retry off the screen: the error says it once."""
+    import datasets
+
+    shown = datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    loggers = [logging.getLogger(name) for name in ("huggingface_hub", "datasets")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if shown:
+            datasets.enable_progress_bars()

@@ -7,13 +7,17 @@ models do not pile up.
 import contextlib
 import multiprocessing
 import pickle
+import shutil
 import signal as signals
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
+from pathlib import Path
 from typing import Any, final
 
 import torch
@@ -27,6 +31,7 @@ from framp.models import Architecture
 
 _READY = "ready"
 _PATIENCE = 5.0
+_SIGNALS = (signals.SIGINT, signals.SIGTERM)
 
 
 @dataclass(eq=False)
@@ -43,21 +48,27 @@ class Processes:
     """Hands each message to the next free worker."""
 
     def __init__(self, architecture: Architecture, data: ClientData, workers: int) -> None:
+        self._workers: list[_Worker] = []
+        scratch = tempfile.mkdtemp(prefix="framp-")
+        # also when the engine is forgotten or the interpreter ends, before it waits for its children
+        self._end = Finalize(self, _end, (self._workers, scratch), exitpriority=10)
         try:
-            self._luggage = pickle.dumps((architecture, data))
+            self._luggage = pickle.dumps((architecture, _on_disk(data, Path(scratch))))
+        except FrampError:
+            self._end()
+            raise
         except (pickle.PicklingError, AttributeError, TypeError) as error:
+            self._end()
             raise ModelError(
                 f"the model cannot be sent to worker processes ({error}); "
                 "define its class or function at the top of a module, or use the serial engine"
             ) from None
         context = multiprocessing.get_context("spawn")
-        self._workers: list[_Worker] = []
-        # also when the engine is forgotten or the interpreter ends, before it waits for its children
-        self._end = Finalize(self, _end, (self._workers,), exitpriority=10)
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(theirs,), daemon=True)
-            process.start()
+            with _signals_held_back():
+                process.start()
             theirs.close()
             self._workers.append(_Worker(process, ours))
 
@@ -104,10 +115,17 @@ class Processes:
                 worker.busy = False
 
 
-def _end(workers: list[_Worker]) -> None:
+def _on_disk(data: ClientData, folder: Path) -> ClientData:
+    """Give data that are in memory alone files, whose pages all workers share."""
+    if data.dataset.folder is not None:
+        return data
+    return replace(data, dataset=data.dataset.save(folder / "data", elsewhere="TMPDIR"))
+
+
+def _end(workers: list[_Worker], scratch: str) -> None:
     for worker in workers:
         worker.connection.close()
-        if worker.busy:
+        if worker.busy or not worker.ready:
             worker.process.kill()
     patience = time.monotonic() + _PATIENCE
     for worker in workers:
@@ -116,6 +134,7 @@ def _end(workers: list[_Worker]) -> None:
         worker.process.kill()
         worker.process.join()
     workers.clear()
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _write(worker: _Worker, message: bytes) -> None:
@@ -152,8 +171,19 @@ def _death(worker: _Worker) -> FrampError:
     return FrampError(f"a worker process ended {how}; resume the run")
 
 
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Let a process that is started here keep them back as well, until it can ignore them: imports take a while."""
+    resource_tracker.ensure_running()  # its start would let them through again
+    before = signals.pthread_sigmask(signals.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signals.pthread_sigmask(signals.SIG_SETMASK, before)
+
+
 def _work(connection: Connection) -> None:
-    for signal in (signals.SIGINT, signals.SIGTERM):  # a terminal sends them to all; the server decides when to end
+    for signal in _SIGNALS:  # a terminal sends them to all; the server decides when to end
         signals.signal(signal, signals.SIG_IGN)
     torch.set_num_threads(1)
     keep_freed_memory()

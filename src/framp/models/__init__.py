@@ -56,14 +56,20 @@ def initialised(architecture: Architecture, seed: int) -> nn.Module:
 
 
 @torch.no_grad()
-def feature_width(module: nn.Module, image: tuple[int, ...]) -> int:
-    """Return the length of the features that a network makes of images of some shape."""
+def feature_width(module: nn.Module, image: tuple[int, ...], classes: int) -> int:
+    """Return the length of the features that a network makes of images of some shape, and that its head takes."""
     module.eval()
     features = module.features(torch.zeros(2, *image, dtype=next(module.parameters()).dtype))  # type: ignore[operator]
     if features.ndim != 2:
         raise ModelError(
             f"{type(module).__name__}.features returns a tensor of {features.ndim} dimensions; "
             "it has to return one vector a sample, [batch, features]"
+        )
+    shape = tuple(module.head(features).shape)  # type: ignore[operator]
+    if shape[:-1] != (2,) or shape[-1] < classes:
+        raise ModelError(
+            f"{type(module).__name__}.head returns a tensor {list(shape)} for 2 samples of {classes} classes; "
+            f"it has to return one number a class, [batch, {classes}]"
         )
     return int(features.shape[1])
 

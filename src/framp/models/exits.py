@@ -23,7 +23,8 @@ class MultiExit(nn.Module):
                 "to its last maps, unit_widths, their numbers of channels, and classifier, a linear layer"
             )
         self.network = network
-        self.exits = nn.ModuleList(nn.Linear(width, classifier.out_features) for width in widths[:-1])
+        dtype = classifier.weight.dtype
+        self.exits = nn.ModuleList(nn.Linear(width, classifier.out_features, dtype=dtype) for width in widths[:-1])
         self.depth = len(widths)
         self.active: tuple[int, ...] = tuple(range(1, self.depth + 1))
 

@@ -1,7 +1,8 @@
 """What a run folder says about its run."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ class Record:
     folder: Path
     results: dict[str, Any]
     evaluations: list[dict[str, Any]]
+    rejected: dict[str, int] = field(default_factory=dict)
+    """How many updates were rejected over all rounds, by reason."""
 
     @classmethod
     def read(cls, folder: Path) -> "Record":
         """Read a finished run."""
-        return cls(folder, results.read(folder), list(_evaluations(folder / "metrics.jsonl")))
+        stored, path = results.read(folder), folder / "metrics.jsonl"
+        found = events.read(path) if path.exists() else []
+        return cls(folder, stored, list(_evaluations(found)), _rejected(found))
 
     @property
     def recipe(self) -> str:
@@ -65,8 +70,13 @@ def heading(measure: str) -> str:
     return {"local": "Local", "union": "Union"}.get(measure, measure)
 
 
-def _evaluations(path: Path) -> Iterator[dict[str, Any]]:
+def _evaluations(found: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the evaluations in the order of rounds; of one that was played again after a resume, the last."""
-    found = events.read(path) if path.exists() else []
     by_round = {event["round"]: event for event in found if event["event"] == "evaluation"}
     yield from (by_round[round] for round in sorted(by_round))
+
+
+def _rejected(found: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return the rejected updates by reason, the most frequent first."""
+    by_round = {event["round"]: event["rejected"] for event in found if event["event"] == "round"}
+    return dict(sum(map(Counter, by_round.values()), Counter[str]()).most_common())

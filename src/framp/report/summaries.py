@@ -1,5 +1,6 @@
 """The tables of one run and of a comparison."""
 
+from collections import Counter
 from statistics import fmean
 
 from framp.report.comparison import Comparison
@@ -39,9 +40,12 @@ def run_table(record: Record, name: str) -> Table:
         else:
             row += [missing(column) for column in COSTS]
         rows.append(row)
-    notes = (
-        "Accuracy in %. Local: each client's own model, also by budget. Union: the average model, on all test data.",
-    )
+    notes = [
+        "Accuracy in %. Local: each client's own model, also by budget. Union: the average model, on all test data."
+    ]
+    if record.rejected:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in record.rejected.items())
+        notes.append(f"Rejected updates: {sum(record.rejected.values())} ({reasons}).")
     return Table(f"{name}: {record.recipe}, seed {record.seed}", [*columns, *COSTS], rows, notes)
 
 
@@ -61,7 +65,14 @@ def comparison_table(comparison: Comparison) -> Table:
                 *_costs(down, up, seconds),
             ]
         )
-    notes = (f"{comparison.metric_text} in %, {comparison.seeds_text}. Bytes and time: mean of a whole run.",)
+    notes = [f"{comparison.metric_text} in %, {comparison.seeds_text}. Bytes and time: mean of a whole run."]
+    rejected = Counter[str]()
+    for (recipe, _), record in comparison.records.items():
+        rejected[recipe] += sum(record.rejected.values())
+    if rejected.total():
+        notes.append(
+            f"Rejected updates: {', '.join(f'{recipe} {count}' for recipe, count in rejected.items() if count)}."
+        )
     return Table(f"{comparison.name}: {', '.join(comparison.recipes)}", [*columns, *COSTS], rows, notes)
 
 

@@ -40,7 +40,7 @@ def refuse_used(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise RunFolderError(f"{folder} is a file; choose another --out")
     if (folder / CONFIG).exists():
-        raise RunFolderError(f"{folder} holds {_described(folder)}; choose another --out or `framp resume {folder}`")
+        raise RunFolderError(f"{folder} holds {_described(folder)}")
     if folder.is_dir() and any(not is_leftover(path) for path in folder.iterdir()):
         raise RunFolderError(f"{folder} holds files that belong to no run; choose another --out or empty it")
 
@@ -86,19 +86,24 @@ def stored_registry(folder: Path, config: Config) -> Registry | None:
     return enrolled.load_registry(folder, config.budgets) if enrolled.has_registry(folder) else None
 
 
-def refuse_other_data(folder: Path, partition_sha256: str) -> None:
-    """Raise if clients no longer hold what they held at the run's start."""
+def stored_partition(folder: Path) -> str | None:
+    """Return the hash of who held what at a run's start, None where it was interrupted before that was written."""
     path = folder / PARTITION
     if not path.exists():
-        return
+        return None
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))["sha256"]
+        return str(json.loads(path.read_text(encoding="utf-8"))["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise RunFolderError(f"{path} is damaged; delete it and resume again: it will be written anew") from None
-    if known != partition_sha256:
+        raise RunFolderError(f"{path} is damaged; delete it and run the same command again") from None
+
+
+def refuse_other_data(folder: Path, partition_sha256: str) -> None:
+    """Raise if clients no longer hold what they held at the run's start."""
+    known = stored_partition(folder)
+    if known is not None and known != partition_sha256:
         raise RunFolderError(
-            f"the data have changed since the run in {folder} began: clients hold other samples than {path} says; "
-            "restore the data, or start anew in another folder"
+            f"the data have changed since the run in {folder} began: clients hold other samples than "
+            f"{folder / PARTITION} says; restore the data, or start anew in another folder"
         )
 
 
@@ -155,7 +160,8 @@ def _described(folder: Path) -> str:
     try:
         config, found = Config.from_toml(folder / CONFIG), status(folder)
     except FrampError:
-        return "a run whose config.toml cannot be read"
+        return f"a run whose {CONFIG} cannot be read; choose another --out or mend that file"
     return (
-        f"a run of {config.recipe}, seed {config.seed}, {found['state']} at round {found['round']} of {config.rounds}"
+        f"a run of {config.recipe}, seed {config.seed}, {found['state']} at round {found['round']} of {config.rounds}; "
+        f"choose another --out or `framp resume {folder}`"
     )

@@ -96,11 +96,23 @@ def read(folder: Path) -> dict[str, Any]:
         raise RunFolderError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
         results = None
+    damaged = f"{path} is damaged; delete it and make it again with `framp resume {folder}`"
     if not isinstance(results, dict) or "schema" not in results:
-        raise RunFolderError(f"{path} is damaged; delete it and make it again with `framp resume {folder}`")
+        raise RunFolderError(damaged)
     if results["schema"] != SCHEMA:
         raise RunFolderError(f"{path} has schema {results['schema']}, but this version of FRAMP reads {SCHEMA}")
+    if not _complete(results, json_schema()):
+        raise RunFolderError(damaged)
     return results
+
+
+def _complete(value: Any, schema: dict[str, Any]) -> bool:
+    """Tell whether a value and its sections have all the keys that a schema requires."""
+    required = schema.get("required", ())
+    return not required or (
+        isinstance(value, dict)
+        and all(key in value and _complete(value[key], schema["properties"][key]) for key in required)
+    )
 
 
 def json_schema() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from framp.config import Config
+from framp.data import located
 from framp.errors import CheckpointError, RunFolderError
 from framp.federation import Federation, parts_of
 from framp.runs import checkpoint as checkpoints
@@ -41,7 +42,7 @@ def start(
 
     Nothing is written before the configuration has proved to describe a federation.
     """
-    folder = Path(folder)
+    config, folder = located(config), Path(folder)
     folders.refuse_used(folder)
     with (
         Federation(parts_of(config)) as federation,

@@ -3,7 +3,6 @@
 The rest is merged as if the rejected ones had never been sampled.
 """
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -11,12 +10,13 @@ import torch
 from torch import Tensor
 
 from framp.messages import Prototypes, Task, Update
+from framp.server.form import well_formed
 from framp.server.spool import Spool
 from framp.stage2_extraction import Selection
 from framp.updates import MaskedUpdate, Stored
 
 LARGEST = 1e6
-"""No step of training changes a weight by as much; still larger values would overflow in the merge."""
+"""No step of training changes a weight by as much, no loss is; still larger values would overflow in the merge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +104,8 @@ class Inbox:
 
     def objection(self, update: Update) -> str | None:
         """Return what is wrong with an update, None if nothing is."""
+        if not well_formed(update):
+            return "malformed"
         expected = self._expected.get(update.client)
         if expected is None:
             return "client was not asked"
@@ -119,8 +121,8 @@ class Inbox:
             return "wrong type"
         if not (_plausible(update.values) and _plausible(update.always)):
             return "values not finite or implausibly large"
-        if not math.isfinite(update.loss):
-            return "loss not finite"
+        if not abs(update.loss) <= LARGEST:
+            return "loss not finite or implausibly large"
         return (
             self._class_objection(update.classes, expected)
             or self._extractor_objection(update.extractor, expected)

@@ -1,11 +1,15 @@
 """Vectors that wait until the round is over: in memory while they are small, beyond that in an unnamed file."""
 
+import contextlib
 import tempfile
+from collections.abc import Iterator
 from typing import IO
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from framp.errors import FrampError
 
 
 class Spool:
@@ -20,12 +24,13 @@ class Spool:
         if tensor.nbytes <= self._room:
             self._room -= tensor.nbytes
             return InMemory(tensor)
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the spool)
-        offset = self._file.seek(0, 2)
         array = tensor.contiguous().numpy()
-        self._file.write(array.data)
-        self._file.flush()
+        with _explained():
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the spool)
+            offset = self._file.seek(0, 2)
+            self._file.write(array.data)
+            self._file.flush()
         return OnDisk(self._file, offset, len(array), array.dtype)
 
     def close(self) -> None:
@@ -61,3 +66,16 @@ class OnDisk:
         """Read a range of it."""
         self._file.seek(self._offset + start * self._dtype.itemsize)
         return torch.from_numpy(np.fromfile(self._file, dtype=self._dtype, count=stop - start))
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Say which folder refuses to take more, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise FrampError(
+            f"cannot keep a round's updates in the temporary folder {tempfile.tempdir or ''}: {error.strerror}; free "
+            "some space there, set TMPDIR to another folder or raise engine.inbox_bytes, then go on with "
+            "`framp resume DIR`"
+        ) from None

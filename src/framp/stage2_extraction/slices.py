@@ -69,7 +69,7 @@ class Slices:
                 classes.append(np.arange(len(places)) // inner % entry.shape[dimension])
             size += len(places)
         class_rows = torch.from_numpy(np.stack([np.concatenate(rows), np.concatenate(classes)]))
-        if size == self.layout.maskable:
+        if size == self.layout.maskable and all(self.structure.used):
             return Selection(class_rows=class_rows)
         return Selection(
             torch.from_numpy(np.concatenate(below)),
