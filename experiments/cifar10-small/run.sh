@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# The five methods on CIFAR-10 at 16×16, matched and independent test split, three seeds; then, as a control, FIARSE
-# with the running average that FRAMP's models have. Runs what is missing.
+# All thirteen methods on CIFAR-10 at 16×16, matched and independent test split, three seeds; then, as a control, the
+# methods with one model for everybody, served by FRAMP's running average (averaged) and also moved by FRAMP's shared
+# rate (like-framp). Runs what is missing.
 # usage: run.sh FOLDER_OF_CIFAR10_PARQUET [JOBS]
 set -euo pipefail
 data=$1 jobs=${2:-1}
 here=$(cd "$(dirname "$0")" && pwd)
 runs=${RUNS:-runs/cifar10-small}
+
+ablation=framp,framp-no-alignment,framp-no-personalisation,framp-neither,framp-layerwise,framp-mlp,framp-onehot,framp-update
+rivals=fiarse,heterofl,fedrolex,scalefl,fedavg
 
 compare() { # folder, recipes, settings
   local folder=$1 recipes=$2
@@ -13,6 +17,10 @@ compare() { # folder, recipes, settings
   framp compare cifar10-small --recipes "$recipes" --seeds 0,1,2 --set data.path="$data" --jobs "$jobs" \
     --out "$runs/$folder" "${@/#/--set=}"
   mkdir -p "$here/$folder"
+}
+
+keep() { # folder
+  local folder=$1
   cp "$runs/$folder"/{table.md,summary.json,*.csv} "$here/$folder/"
   cp -r "$runs/$folder/figures" "$here/$folder/"
   for run in "$runs/$folder"/*-seed*; do
@@ -24,8 +32,15 @@ compare() { # folder, recipes, settings
 }
 
 for split in matched independent; do
-  compare $split framp,framp-no-alignment,framp-onehot,fiarse,fedavg partition.test=$split
+  compare $split "$ablation" partition.test=$split
+  cp "$runs/$split/table.md" "$here/$split/ablation.md"
+  compare $split "$ablation,$rivals" partition.test=$split
+  keep $split
 done
 for split in matched independent; do
   compare $split-averaged fiarse partition.test=$split shared.served_average=0.1
+  keep $split-averaged
+  compare $split-like-framp fiarse,framp-no-personalisation,framp-neither partition.test=$split \
+    shared.served_average=0.1 shared.rate=2
+  keep $split-like-framp
 done
