@@ -110,12 +110,12 @@ RECIPES: dict[str, Recipe] = {
     "framp-no-alignment": Recipe(Generated, Features, GlobalTopK, CrossEntropy, "ablation w/o RA"),
     "framp-no-personalisation": Recipe(Shared, None, GlobalTopK, Aligned, "ablation w/o Per"),
     "framp-neither": Recipe(Shared, None, GlobalTopK, CrossEntropy, "ablation w/o Both"),
-    "framp-onehot": Recipe(Generated, OneHot, GlobalTopK, Aligned, "descriptors that say only who the client is"),
     "framp-layerwise": Recipe(Generated, Features, LayerwiseTopK, Aligned, "TopK within each weight tensor"),
+    "framp-mlp": Recipe(Generated, Features, LearnedScore, Aligned, "entries by a learned score (our reading)"),
+    "framp-onehot": Recipe(Generated, OneHot, GlobalTopK, Aligned, "descriptors that say only who the client is"),
     "framp-update": Recipe(
         Generated, TrainedFeatures, GlobalTopK, Aligned, "descriptors from a feature extractor that clients train"
     ),
-    "framp-mlp": Recipe(Generated, Features, LearnedScore, Aligned, "entries by a learned score (our reading)"),
     "fiarse": Recipe(SharedWhereMoved, None, GlobalTopK, ThresholdGradient, "importance-aware submodel extraction"),
     "heterofl": Recipe(Shared, None, WidthPrefix, LabelMasked, "the first channels of every layer"),
     "fedrolex": Recipe(Shared, None, WidthRolling, LabelMasked, "a window of channels that rolls round by round"),

@@ -128,9 +128,11 @@ def depth_width(asked: Asked) -> Held:
 
 def _level(toy: Toy, budget: Fraction, choices: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], Fraction]:
     """Of the widest networks that fit at each depth, narrower than the full one, that of largest depth^1.5 · ratio."""
+    without_exits = _count(toy, list(toy.widths), (toy.depth,))
+    limit = toy.maskable if budget == 1 else int(budget * without_exits)
     fitting = []
     for depths in choices:
-        ratio = widest(toy, depths, int(budget * toy.maskable))
+        ratio = widest(toy, depths, limit)
         if ratio is not None:
             fitting.append((depths, ratio))
     narrower = [(depths, ratio) for depths, ratio in fitting if ratio < 1]

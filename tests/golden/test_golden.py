@@ -25,7 +25,7 @@ ROUNDS = (1, 2, 3)
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
 
 #: Budgets of one, two and three exits.
-OWN: dict[str, dict[str, Any]] = {"scalefl": {"federation.budgets": ["1/11", "1/4", "1/2", "1"]}}
+OWN: dict[str, dict[str, Any]] = {"scalefl": {"federation.budgets": ["1/9", "1/4", "1/2", "1"]}}
 
 #: What can be set otherwise: recipe, settings, and the rule where the settings change the method's parts.
 VARIANTS: dict[str, tuple[str, dict[str, Any], Method | None]] = {

@@ -61,7 +61,7 @@ class DepthWidth(Unlearned):
 
     def level(self, budget: Budget, most_exits: int | None = None) -> Level:
         """Choose a budget's level: a depth, with the exits on the way (or only the last of them), and a width."""
-        limit = budget.limit(self.slices.layout.maskable)
+        limit = self.limit(budget)
         fitting = []
         for depth in self.exits:
             exits = tuple(exit for exit in self.exits if exit <= depth)[-(most_exits or len(self.exits)) :]
@@ -70,13 +70,21 @@ class DepthWidth(Unlearned):
                 fitting.append(Level(depth, exits, ratio))
         if not fitting:
             raise BudgetError(
-                f"budget {budget.name} of a model with {self.slices.layout.maskable} parameters holds {limit} of them, "
-                "and its shallowest network of one channel a layer has more; raise the budget or model.width"
+                f"budget {budget.name} holds {limit} parameters of the network without exits, and its shallowest "
+                "network of one channel a layer has more; raise the budget or model.width"
             )
         narrower = [level for level in fitting if level.ratio < 1]
         if budget.fraction == 1 or not narrower:
             return fitting[-1]
         return max(narrower, key=lambda level: (level.depth**1.5 * float(level.ratio), level.depth))
+
+    def limit(self, budget: Budget) -> int:
+        """Return ⌊γ·d⌋, d that of the network without early exits: what other methods get for the same budget.
+
+        The full budget holds the full network with its exits.
+        """
+        whole = self.through((len(self.used),))
+        return self.slices.layout.maskable if budget.fraction == 1 else budget.limit(whole.count(Fraction(1)))
 
     def select(self, weights: Tensor, budget: Budget, round: int, in_use: bool = False) -> Selection:
         """Choose the network of the budget's level."""
