@@ -112,6 +112,8 @@ class ParameterLayout:
             parameter.grad = gradients.get(name)
         for layer in module.modules():
             _resize(layer)
+        if callable(adopt := getattr(module, "adopt", None)):  # a network that can do without some of its parts
+            adopt(set(values))
 
 
 def _resize(layer: nn.Module) -> None:
@@ -120,9 +122,11 @@ def _resize(layer: nn.Module) -> None:
     if not isinstance(weight, Tensor) or not weight.numel():
         return
     if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        if layer.groups > 1:  # one group a channel, or a few
-            layer.groups = layer.groups * weight.shape[0] // layer.out_channels
+        groups, outputs = layer.__dict__.setdefault("_whole", (layer.groups, layer.out_channels))
+        layer.groups = 1 if groups == 1 else groups * weight.shape[0] // outputs
         layer.out_channels, layer.in_channels = weight.shape[0], weight.shape[1] * layer.groups
+    elif isinstance(layer, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
+        layer.in_channels, layer.out_channels = weight.shape[:2]
     elif isinstance(layer, nn.Linear):
         layer.out_features, layer.in_features = weight.shape
     elif isinstance(layer, nn.modules.batchnorm._NormBase):

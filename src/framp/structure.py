@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framp.errors import ModelError
-from framp.layout import Entry, ParameterLayout
+from framp.layout import Entry, ParameterLayout, Shapes
 from framp.models import Architecture, blank
 
 
@@ -72,6 +72,19 @@ class Network:
     def structure(self, run: Run | None = None) -> Structure:
         """Trace its channels."""
         return trace(blank(self.architecture), self.layout, self.image, run)
+
+    def require(self, shapes: Shapes) -> None:
+        """Raise unless the smaller network of some shapes can be trained."""
+        module, part = blank(self.architecture), self.layout.part(shapes)
+        part.bind(module, torch.zeros(part.size, dtype=part.dtype), torch.zeros(part.size, dtype=part.dtype))
+        try:
+            images = torch.zeros(2, *self.image, dtype=part.dtype)
+            module.train().head(module.features(images)).sum().backward()  # type: ignore[operator]
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise ModelError(
+                f"{type(module).__name__} cannot be narrowed ({error}); its layers and views have to go by the number "
+                "of channels that they get; mend it, or take a TopK method"
+            ) from None
 
 
 def flat(entry: Entry, positions: Sequence[np.ndarray]) -> np.ndarray:
@@ -264,6 +277,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _keep(self, tensor: Tensor, result: Tensor) -> None:
         label = self._label(tensor)
+        if tensor.shape[label.dimension] != result.shape[label.dimension]:
+            raise self._unknown("channels are padded or cropped")
         self._set(result, label.axis, label.dimension)
 
     def _parameter(self, tensor: Tensor | None, axes: list[list[Segment]]) -> None:
@@ -282,6 +297,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _convolution(self, args: tuple[Any, ...], result: Tensor) -> None:
         images, weight, bias, transposed, groups = args[0], args[1], args[2], args[6], args[8]
+        if id(weight) not in self._parameters:
+            raise self._unknown("a convolution's weights are no parameter but computed")
         axis = self._label(images).axis
         rest = [[Segment(None, size)] for size in weight.shape[2:]]
         if groups == 1:
@@ -315,6 +332,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _norm(self, name: str, args: tuple[Any, ...], result: Tensor) -> None:
         label = self._label(args[0])
+        if name == "native_layer_norm" and (len(args[1]) > 1 or label.dimension != args[0].ndim - 1):
+            raise self._unknown("a layer norm works along other dimensions than the channels'")
         weight, bias = (args[2], args[3]) if name == "native_layer_norm" else (args[1], args[2])
         for tensor in (weight, bias):
             self._parameter(tensor, [label.axis])

@@ -1,3 +1,4 @@
+import copy
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -22,7 +23,7 @@ def made(network: nn.Module, *budgets: str, image: tuple[int, ...] = (3, 8, 8)) 
     values: dict[str, Any] = {
         "federation.budgets": list(budgets), "federation.shares": [1 / len(budgets)] * len(budgets)
     }  # fmt: skip
-    shape = Network(lambda: network, ParameterLayout.of(network), image)
+    shape = Network(lambda: copy.deepcopy(network), ParameterLayout.of(network), image)
     return DepthWidth.configured(Config().with_values(values), shape)
 
 

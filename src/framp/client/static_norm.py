@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from framp.data import Shard
 
@@ -13,11 +13,7 @@ from framp.data import Shard
 def static_norms(model: nn.Module, shard: Shard, batch: int) -> Iterator[None]:
     """Gather each batch norm's mean and variance in one pass over samples, as the mean over batches; then use them."""
     norms = [layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
-    for layer in norms:
-        layer.running_mean = torch.zeros_like(layer.weight.detach())
-        layer.running_var = torch.ones_like(layer.weight.detach())
-        layer.num_batches_tracked = torch.zeros((), dtype=torch.int64)
-        layer.track_running_stats, layer.momentum = True, None
+    hooks = [layer.register_forward_pre_hook(_begin) for layer in norms]
     try:
         model.train()
         with torch.no_grad():
@@ -27,6 +23,19 @@ def static_norms(model: nn.Module, shard: Shard, batch: int) -> Iterator[None]:
         model.eval()
         yield
     finally:
+        for hook in hooks:
+            hook.remove()
         for layer in norms:
             layer.running_mean = layer.running_var = layer.num_batches_tracked = None
             layer.track_running_stats = False
+
+
+def _begin(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Let a batch norm gather statistics, of as many channels as it gets."""
+    assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
+    if layer.running_mean is None:
+        channels, dtype = inputs[0].shape[1], inputs[0].dtype
+        layer.running_mean = torch.zeros(channels, dtype=dtype)
+        layer.running_var = torch.ones(channels, dtype=dtype)
+        layer.num_batches_tracked = torch.zeros((), dtype=torch.int64)
+        layer.track_running_stats, layer.momentum = True, None

@@ -35,5 +35,3 @@ class Workspace:
         self.weights: Tensor = torch.zeros(layout.size, dtype=layout.dtype)
         self.gradient = torch.zeros_like(self.weights)
         layout.bind(self.model, self.weights, self.gradient)
-        if callable(adopt := getattr(self.model, "adopt", None)):  # a network that can do without some of its parts
-            adopt({entry.name for entry in layout.entries})

@@ -20,13 +20,16 @@ class Record:
     evaluations: list[dict[str, Any]]
     rejected: dict[str, int] = field(default_factory=dict)
     """How many updates were rejected over all rounds, by reason."""
+    held: dict[str, float] = field(default_factory=dict)
+    """The fraction of the full model that a client of each budget really gets."""
 
     @classmethod
     def read(cls, folder: Path) -> "Record":
         """Read a finished run."""
         stored, path = results.read(folder), folder / "metrics.jsonl"
         found = events.read(path) if path.exists() else []
-        return cls(folder, stored, list(_evaluations(found)), _rejected(found))
+        held: dict[str, float] = next((event.get("held", {}) for event in found if event["event"] == "start"), {})
+        return cls(folder, stored, list(_evaluations(found)), _rejected(found), held)
 
     @property
     def recipe(self) -> str:

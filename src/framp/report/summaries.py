@@ -1,6 +1,7 @@
 """The tables of one run and of a comparison."""
 
 from collections import Counter
+from fractions import Fraction
 from statistics import fmean
 
 from framp.report.comparison import Comparison
@@ -43,6 +44,9 @@ def run_table(record: Record, name: str) -> Table:
     notes = [
         "Accuracy in %. Local: each client's own model, also by budget. Union: the average model, on all test data."
     ]
+    if record.held:
+        shares = ", ".join(f"{budget}: {share:.4f}" for budget, share in record.held.items())
+        notes.append(f"Fraction of the full model that a client of each budget gets: {shares}.")
     if record.rejected:
         reasons = ", ".join(f"{reason} {count}" for reason, count in record.rejected.items())
         notes.append(f"Rejected updates: {sum(record.rejected.values())} ({reasons}).")
@@ -66,6 +70,11 @@ def comparison_table(comparison: Comparison) -> Table:
             ]
         )
     notes = [f"{comparison.metric_text} in %, {comparison.seeds_text}. Bytes and time: mean of a whole run."]
+    for recipe in comparison.estimates:
+        held = comparison.records[recipe, comparison.seeds[0]].held
+        over = [f"{budget}: {share:.4f}" for budget, share in held.items() if share > Fraction(budget)]
+        if over:
+            notes.append(f"{recipe} takes more than the budget: {', '.join(over)}.")
     rejected = Counter[str]()
     for (recipe, _), record in comparison.records.items():
         rejected[recipe] += sum(record.rejected.values())

@@ -127,6 +127,7 @@ def start_event(federation: Federation) -> dict[str, Any]:
         "clients": config.partition.clients,
         **identity(federation),
         "model": {"name": config.model.name, "maskable": federation.server.layout.maskable},
+        "held": {budget.name: federation.server.held(budget) for budget in federation.registry.budgets},
         "versions": {package: _version(package) for package in ("framp", "torch", "numpy", "safetensors")},
         "python": platform.python_version(),
         "platform": platform.platform(),

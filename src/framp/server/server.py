@@ -126,6 +126,10 @@ class Server:
         granted = self.require(budget or self.registry.budget(client))
         return self._cut(self.method.backbone.serve(client), granted, round, in_use=True)[0]
 
+    def held(self, budget: Budget) -> float:
+        """Return the fraction of the maskable parameters that a client of some budget really gets."""
+        return self.union(budget, 0).values.numel() / self.layout.maskable
+
     def union(self, budget: Budget, round: int) -> Submodel:
         """Return the average client's submodel of some budget after a round, also of a budget never trained."""
         return self._cut(self.method.backbone.generate_union(), self.require(budget), round, in_use=True)[0]

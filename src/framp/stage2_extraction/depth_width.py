@@ -47,7 +47,7 @@ class DepthWidth(Unlearned):
         model = blank(network.architecture)
         if not isinstance(model, MultiExit):
             raise ModelError(f"{type(model).__name__} has no exits; wrap its architecture in framp.models.WithExits")
-        slices = Slices(network.structure(_all_exits), network.layout)
+        slices = Slices(network.structure(_all_exits), network.layout).tried(network)
         depths = tuple(range(1, model.depth + 1))
         anywhere = cls(slices, tuple(network.structure(_exit(depth)).used for depth in depths), depths)
         budgets = [Budget.parse(name) for name in config.federation.budgets]

@@ -10,7 +10,7 @@ import torch
 
 from framp.layout import ParameterLayout
 from framp.stage2_extraction.extractor import Selection
-from framp.structure import Structure, flat
+from framp.structure import Network, Structure, flat
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,13 @@ class Slices:
         if limit not in self._found:
             self._found[limit] = self._search(limit)
         return self._found[limit]
+
+    def tried(self, network: Network) -> "Slices":
+        """Return these slices, or raise if the narrowest network cannot be trained."""
+        shapes = self.cut([np.arange(1) for _ in self.structure.widths]).shapes
+        if shapes is not None:
+            network.require(shapes)
+        return self
 
     def _search(self, limit: int) -> Fraction | None:
         steps = sorted({Fraction(kept, width) for width in (*self.structure.widths, 1) for kept in range(1, width + 1)})

@@ -56,7 +56,8 @@ class WidthPrefix(Width):
     @classmethod
     def configured(cls, config: Config, network: Network) -> "WidthPrefix":
         """Trace the network's channels."""
-        return cls(Slices(network.structure(), network.layout), config.width.rule == "original")
+        slices = Slices(network.structure(), network.layout).tried(network)
+        return cls(slices, config.width.rule == "original")
 
     def select(self, weights: Tensor, budget: Budget, round: int, in_use: bool = False) -> Selection:
         """Choose the network of the first channels."""
@@ -74,7 +75,7 @@ class WidthRolling(Width):
     @classmethod
     def configured(cls, config: Config, network: Network) -> "WidthRolling":
         """Trace the network's channels."""
-        slices = Slices(network.structure(), network.layout)
+        slices = Slices(network.structure(), network.layout).tried(network)
         return cls(slices, config.width.rule == "original", config.width.test_window == "last")
 
     def select(self, weights: Tensor, budget: Budget, round: int, in_use: bool = False) -> Selection:
