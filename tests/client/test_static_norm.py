@@ -89,3 +89,12 @@ def test_a_network_without_batch_norms_is_left_alone() -> None:
     )  # fmt: skip
     with static_norms(model, training, 2):
         assert torch.equal(model(images), before)
+
+
+def test_norms_without_weights_gather_statistics_too() -> None:
+    model = Single()
+    model.norm = nn.BatchNorm2d(1, affine=False, track_running_stats=False)  # type: ignore[assignment]
+    model.classifier = nn.Linear(1, 1)
+    with static_norms(model, TRAINING, 2):
+        assert float(model.norm.running_mean or 0) == pytest.approx(MEAN, abs=1e-4)
+    assert model.norm.running_mean is None

@@ -117,6 +117,15 @@ def test_rejected_updates_stand_below_a_table(comparison: Comparison) -> None:
     assert comparison_table(comparison).notes[1] == "Rejected updates: fiarse 8."
 
 
+def test_what_clients_really_hold_stands_below_a_table(comparison: Comparison) -> None:
+    for seed in (0, 1):
+        record = comparison.records["fiarse", seed]
+        comparison.records["fiarse", seed] = dataclasses.replace(record, held={"1/16": 0.0657, "1": 1.0})
+    table = run_table(comparison.records["fiarse", 0], "toy")
+    assert table.notes[1] == "Fraction of the full model that a client of each budget gets: 1/16: 0.0657, 1: 1.0000."
+    assert comparison_table(comparison).notes[1] == "fiarse takes more than the budget: 1/16: 0.0657."
+
+
 def test_tables_of_a_comparison(comparison: Comparison) -> None:
     table = comparison_table(comparison)
     # two seeds, .5 and .6: deviation .0707, t = 12.706, half width 12.706·.05

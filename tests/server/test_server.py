@@ -251,3 +251,14 @@ def test_a_budget_that_holds_nothing_is_refused(recipe: str, toy_federation: Mak
 def test_a_method_that_ignores_budgets_takes_any(toy_federation: MakeFederation) -> None:
     values = {"recipe": "fedavg", "federation.budgets": ["1/2000", "1"], "federation.shares": [0.5, 0.5]}
     assert toy_federation(values).server.personal(0, 0).values.numel() == 1544
+
+
+def test_the_fraction_that_a_client_really_holds(toy_federation: MakeFederation) -> None:
+    """Of 1544 parameters: a network of (2, 4, 8) channels has 2*9 + 8*9 + 32*9 + 8*4 + 4 = 414 of them."""
+    quarter = Budget.parse("1/4")
+    assert toy_federation({"recipe": "fedavg"}).server.held(quarter) == 1
+    assert toy_federation({"recipe": "framp"}).server.held(quarter) == 386 / 1544
+    original = toy_federation({"recipe": "heterofl", "width.rule": "original"}).server
+    assert original.layout.maskable == 1544
+    assert original.held(quarter) == 414 / 1544
+    assert toy_federation({"recipe": "heterofl"}).server.held(quarter) <= 1 / 4
