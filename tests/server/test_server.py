@@ -11,7 +11,7 @@ from framp import rng
 from framp.budgets import FULL, Budget
 from framp.errors import BudgetError
 from framp.federation import Federation
-from framp.messages import Prototypes, Task, Update
+from framp.messages import Description, Prototypes, Task, Update
 from framp.server import Server
 
 MakeFederation = Callable[..., Federation]
@@ -262,3 +262,22 @@ def test_the_fraction_that_a_client_really_holds(toy_federation: MakeFederation)
     assert original.layout.maskable == 1544
     assert original.held(quarter) == 414 / 1544
     assert toy_federation({"recipe": "heterofl"}).server.held(quarter) <= 1 / 4
+
+
+def test_only_valid_descriptions_take_the_place_of_old_ones(toy_federation: MakeFederation) -> None:
+    server = toy_federation({"recipe": "framp-update", "generation.refresh_every": 3}).server
+    descriptors = server.method.descriptors
+    assert descriptors is not None
+    assert [len(server.questions(round)) for round in range(1, 8)] == [0, 0, 0, 6, 0, 0, 6]
+    before = server.state()["descriptors.raw"].clone()
+    wanted, broken = torch.ones(128), torch.full((128,), float("nan"))
+    received = server.redescribe(
+        Description(client, vector, 1)
+        for client, vector in [(0, wanted), (1, broken), (2, torch.ones(3)), (-1, wanted), (6, wanted)]
+    )
+    assert received == 4 * (4 * 128 + 3)
+    after = server.state()["descriptors.raw"]
+    assert torch.equal(after[0], wanted)
+    assert torch.equal(after[1:], before[1:])
+    assert not torch.equal(descriptors.of(0), torch.zeros(128))
+    torch.testing.assert_close(server.state()["descriptors.centre"], after.mean(dim=0))

@@ -82,10 +82,11 @@ class Server:
         descriptors, received = self.method.descriptors, 0
         assert descriptors is not None
         for description in descriptions:
-            vector = description.vector
+            client, vector = description.client, description.vector
             received += vector.nbytes
-            if vector.shape == (descriptors.dimensions,) and bool(vector.isfinite().all()):
-                descriptors.refresh(description.client, vector)
+            known = 0 <= client < len(self.registry) and vector.shape == (descriptors.dimensions,)
+            if known and bool(vector.isfinite().all()):
+                descriptors.refresh(client, vector)
         descriptors.refreshed()
         return received
 
