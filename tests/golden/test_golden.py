@@ -25,7 +25,7 @@ ROUNDS = (1, 2, 3)
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
 
 #: Budgets of one, two and three exits.
-OWN: dict[str, dict[str, Any]] = {"scalefl": {"federation.budgets": ["1/9", "1/4", "1/2", "1"]}}
+OWN: dict[str, dict[str, Any]] = {"scalefl": {"federation.budgets": ["1/9", "0.3", "2/3", "1"]}}
 
 #: What can be set otherwise: recipe, settings, and the rule where the settings change the method's parts.
 VARIANTS: dict[str, tuple[str, dict[str, Any], Method | None]] = {
@@ -255,7 +255,7 @@ def test_the_toy_problem_has_what_the_rules_are_about() -> None:
         held = [pair.transcription.held(weights, budget, 1) for budget in pair.transcription.budgets]
     assert [one.depths for one in held] == [(1,), (1, 2), (1, 2, 3), (1, 2, 3)]
     widths = [[len(kept) for kept in one.channels[: one.depths[-1]]] for one in held]
-    assert widths == [[1], [1, 2], [2, 2, 4], [3, 4, 8]]
+    assert widths == [[1], [1, 2], [2, 2, 3], [3, 4, 8]]
 
     pair = Pair("framp-neither", {}, torch.float64)
     missing = set()

@@ -8,6 +8,7 @@ and freezes where it is.
 from dataclasses import dataclass
 from typing import final
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
@@ -27,15 +28,18 @@ class Threshold:
     def shown(self, weights: Tensor, out: Tensor) -> None:
         """Write w where |w| ≥ θ and zero elsewhere; what lies above the maskable entries is shown as it is."""
         out.copy_(weights)
-        out[: self.maskable][weights[: self.maskable].abs() < self.theta] = 0
+        out[: self.maskable] *= self._kept(weights[: self.maskable].abs())
 
     def gradient(self, weights: Tensor, gradient: Tensor) -> None:
         """Multiply by 1[|w| ≥ θ]·(1 + 2θ|w| / (|w| + θ)²)."""
         magnitude = weights[: self.maskable].abs()
-        factor = 1 + 2 * self.theta * magnitude / (magnitude + self.theta).square()
-        factor[magnitude < self.theta] = 0
+        factor = (2 * self.theta * magnitude).div_((magnitude + self.theta).square_()).add_(1)
         factor.nan_to_num_(nan=1.0)  # θ = 0 and w = 0: plain gradient descent
-        gradient[: self.maskable] *= factor
+        gradient[: self.maskable] *= factor.mul_(self._kept(magnitude))
+
+    def _kept(self, magnitude: Tensor) -> Tensor:
+        """Return 1[|w| ≥ θ] as numbers: several times as fast as a mask of truth values."""
+        return torch.ge(magnitude, self.theta, out=torch.empty_like(magnitude))
 
 
 @final
