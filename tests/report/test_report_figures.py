@@ -13,6 +13,7 @@ from framp.report.figures import run_figures
 from framp.report.label_figure import label_figure
 from framp.report.labels import Labels
 from framp.report.record import Record
+from framp.report.style import colour, dash, hatch
 from framp.report.summaries import comparison_table, difference_table, run_table
 
 BUDGETS = ["1/16", "1"]
@@ -134,3 +135,10 @@ def test_tables_of_a_comparison(comparison: Comparison) -> None:
     assert "paired by seed" in differences.notes[0]
     # differences -.1 and -.15: t = -.125/.025 = -5; with one degree of freedom p = 1 - 2·atan(5)/π
     assert [cell.text for cell in differences.rows[0]][:2] == ["fiarse", "−12.5 ± 31.8 (p=.126)"]
+
+
+def test_no_two_of_many_methods_look_alike() -> None:
+    lines = [(colour(place), dash(place)) for place in range(24)]
+    bars = [(colour(place), hatch(place)) for place in range(24)]
+    assert len(set(lines)) == len(set(bars)) == 24
+    assert [dash(0), hatch(0)] == ["-", ""]

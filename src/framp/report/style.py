@@ -86,6 +86,16 @@ def marker(place: int) -> str:
     return MARKERS[place % len(MARKERS)]
 
 
+def dash(place: int) -> str:
+    """Return the line style of the method at some place of a list; methods that share a colour differ in it."""
+    return ("-", "--", ":")[place // len(COLOURS) % 3]
+
+
+def hatch(place: int) -> str:
+    """Return the pattern of the method's bars; methods that share a colour differ in it."""
+    return ("", "////", "....")[place // len(COLOURS) % 3]
+
+
 def mark_every(points: int) -> int:
     """Return how many points of a curve to pass over for each one that gets a marker."""
     return max(1, points // 10)
