@@ -39,8 +39,15 @@ def _curves(axes: Axes, comparison: Comparison, key: str) -> None:
         estimates = [estimate([_value(record, round, key) for record in records]) for round in rounds]
         every = mark_every(len(rounds))
         means = np.array([one.mean for one in estimates])
-        (line,) = axes.plot(rounds, means, label=recipe, color=colour(place), marker=marker(place), markevery=every)
-        line.set_linestyle(dash(place))
+        axes.plot(
+            rounds,
+            means,
+            label=recipe,
+            color=colour(place),
+            linestyle=dash(place),
+            marker=marker(place),
+            markevery=every,
+        )
         if len(comparison.seeds) > 1:
             widths = np.array([one.half_width or 0.0 for one in estimates])
             low, high = np.clip(means - widths, 0, 100), np.clip(means + widths, 0, 100)
