@@ -6,8 +6,8 @@ from statistics import median
 import numpy as np
 
 from benchmarks.timing import Figure
-from framp.config import PartitionConfig
 from framp.data import partition
+from framp.settings import PartitionConfig
 
 CLASSES = 100
 ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from benchmarks.timing import Figure, interleaved
 from framp import rng
 from framp.budgets import Budget, assign
-from framp.config import Config, ModelConfig
+from framp.config import Config
 from framp.federation import build_server
 from framp.messages import Description, Message, Prototypes, Task, Update
 from framp.models import NamedArchitecture
 from framp.server import Registry, Server, play
+from framp.settings import ModelConfig
 from framp.stage2_extraction.threshold import kth_magnitude
 
 PARTICIPANTS = 10

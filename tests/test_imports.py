@@ -51,7 +51,7 @@ def test_the_stages_do_not_know_one_another_nor_who_calls_them() -> None:
 
 def test_the_foundations_import_nothing_above_them() -> None:
     above = (*SERVER_SIDE, "framp.client", "framp.engines", "framp.federation", "framp.recipes", "framp.cli")
-    for path in files("errors", "rng", "budgets", "config", "layout"):
+    for path in files("errors", "rng", "budgets", "config", "settings", "layout"):
         assert [module for module in imported(path) if below(module, above)] == [], path
 
 

@@ -1,25 +1,11 @@
-from dataclasses import dataclass
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from framp.server.spool import InMemory
 from framp.updates import BLOCK, Block, MaskedUpdate, blocks
-
-
-@dataclass(frozen=True)
-class Held:
-    """A stored vector."""
-
-    tensor: Tensor
-
-    def __len__(self) -> int:
-        return len(self.tensor)
-
-    def read(self, start: int, stop: int) -> Tensor:
-        return self.tensor[start:stop]
 
 
 def update(client: int, maskable: int, indices: list[int] | None, always: int, seed: int) -> MaskedUpdate:
@@ -28,8 +14,8 @@ def update(client: int, maskable: int, indices: list[int] | None, always: int, s
     return MaskedUpdate(
         client,
         maskable,
-        None if indices is None else Held(torch.tensor(indices, dtype=torch.int32)),
-        Held(torch.randn(held, generator=generator, dtype=torch.float64)),
+        None if indices is None else InMemory(torch.tensor(indices, dtype=torch.int32)),
+        InMemory(torch.randn(held, generator=generator, dtype=torch.float64)),
         torch.randn(always, generator=generator, dtype=torch.float64),
         always,
     )
@@ -133,11 +119,11 @@ def test_the_usual_size_of_a_block(maskable: int) -> None:
 def test_what_always_travels_of_a_smaller_network_has_its_own_holders() -> None:
     whole = update(0, 2, [0], 4, 1)
     part = MaskedUpdate(
-        1, 2, Held(torch.tensor([1], dtype=torch.int32)), Held(torch.tensor([5.0], dtype=torch.float64)),
+        1, 2, InMemory(torch.tensor([1], dtype=torch.int32)), InMemory(torch.tensor([5.0], dtype=torch.float64)),
         torch.tensor([7.0, 8.0], dtype=torch.float64), 4, torch.tensor([0, 3]),
     )  # fmt: skip
     none = MaskedUpdate(
-        2, 2, None, Held(torch.ones(2, dtype=torch.float64)), torch.empty(0, dtype=torch.float64), 4,
+        2, 2, None, InMemory(torch.ones(2, dtype=torch.float64)), torch.empty(0, dtype=torch.float64), 4,
         torch.empty(0, dtype=torch.int64),
     )  # fmt: skip
     *_, last = blocks([whole, part, none])
@@ -153,7 +139,7 @@ def test_places_are_the_dense_matrix(above: int, sets: list[set[int]]) -> None:
     updates, changes = [], torch.zeros(len(held), above, dtype=torch.float64)
     for client, own in enumerate(held):
         values = torch.arange(1.0, len(own) + 1, dtype=torch.float64) * (client + 1)
-        nothing = Held(torch.empty(0, dtype=torch.int32)), Held(torch.empty(0, dtype=torch.float64))
+        nothing = InMemory(torch.empty(0, dtype=torch.int32)), InMemory(torch.empty(0, dtype=torch.float64))
         updates.append(MaskedUpdate(client, 3, *nothing, values, above, torch.tensor(own, dtype=torch.int64)))
         for place, value in zip(own, values.tolist(), strict=True):
             changes[client, place] = value

@@ -16,202 +16,23 @@ from typing import Any
 
 from framp.budgets import Budget
 from framp.errors import ConfigError, unknown
-
-
-def setting(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
-    """Declare a field with its default, its explanation and, where there are only a few, its values."""
-    metadata = {"help": help, "choices": choices}
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """Which images, and how they are read."""
-
-    source: str = setting("digits", "where the images come from", ("digits", "huggingface"))
-    path: str = setting("", "huggingface: the name of a set on the hub, or a local folder of parquet files")
-    image_column: str = setting("img", "huggingface: the column that holds the images")
-    label_column: str = setting("label", "huggingface: the column that holds the class numbers")
-    train_split: str = setting("train", "huggingface: the split to train on")
-    test_split: str = setting("test", "huggingface: the split to test on")
-    image_size: int = setting(0, "resize to this height and width; 0 keeps the size of the set")
-    augment: bool = setting(False, "random crop (padding 1/8) and horizontal flip while training")
-
-
-@dataclass(frozen=True)
-class PartitionConfig:
-    """Who holds which samples."""
-
-    clients: int = setting(20, "number of clients")
-    kind: str = setting(
-        "dirichlet",
-        "how labels are spread: equal sizes, unequal sizes, alike, or a few classes each",
-        ("dirichlet", "dirichlet-unbalanced", "iid", "pathological"),
-    )
-    alpha: float = setting(0.3, "concentration of the Dirichlet priors; small means very different clients")
-    classes_per_client: int = setting(2, "pathological: number of classes each client holds")
-    test: str = setting(
-        "matched",
-        "a client's test labels follow its own training prior, or a prior drawn afresh",
-        ("matched", "independent"),
-    )
-    seed: int = setting(0, "the partition's own seed; the run's seed leaves the partition as it is")
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The full network from which submodels are extracted."""
-
-    name: str = setting("cnn", "the architecture", ("cnn", "resnet18"))
-    width: int = setting(32, "channels of the first stage")
-    norm: str = setting("batch", "batch statistics (never running ones), or group norm", ("batch", "group"))
-
-
-@dataclass(frozen=True)
-class FederationConfig:
-    """Who takes part, with which budget."""
-
-    budgets: list[str] = setting(["1/64", "1/16", "1/4", "1"], "fractions of the full model that clients can hold")
-    shares: list[float] = setting([0.25, 0.25, 0.25, 0.25], "share of the clients with each budget; they sum to 1")
-    participants: int = setting(10, "clients sampled in each round")
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """Stage 3: what a client does with its submodel."""
-
-    steps: int = setting(10, "T, local steps of SGD a round")
-    batch: int = setting(32, "mini-batch size")
-    rate: float = setting(0.1, "α, the local learning rate")
-    momentum: float = setting(
-        0.0, "of SGD, anew in each round; 0.9 in HeteroFL's, FedRolex' and ScaleFL's own settings"
-    )
-    weight_decay: float = setting(0.0, "of SGD; 5e-4 in HeteroFL's and ScaleFL's own settings, 1e-3 in FedRolex'")
-    clip: float = setting(0.0, "largest norm of a gradient, 0 for none; 1 in HeteroFL's and FedRolex' own settings")
-
-
-@dataclass(frozen=True)
-class SharedConfig:
-    """Stage 1: the one model of the methods that have one for everybody; as published unless set otherwise."""
-
-    rate: float = setting(1.0, "rate at which the model follows the mean of the participants' changes")
-    served_average: float = setting(
-        1.0, "models in use have its running average; this is the newest round's weight, 1 for no average"
-    )
-
-
-@dataclass(frozen=True)
-class GenerationConfig:
-    """Stage 1: the hypernetwork and how it learns."""
-
-    hidden: int = setting(64, "width of the hidden layer, the rank of what is personal")
-    shared_rate: float = setting(2.0, "rate of the head's bias, the part of the model that everybody shares")
-    personal_rate: float = setting(0.06, "β, rate of the head's weights and the layer below: the personal part")
-    shared_mean: str = setting(
-        "participants",
-        "the shared part moves by the mean over all participants, or over those who held an entry",
-        ("participants", "holders"),
-    )
-    head_scale: float = setting(0.0, "initial head weights, as a multiple of each layer's own scale")
-    centred: bool = setting(True, "the head sees hidden features less those of the average client")
-    served_strength: float = setting(
-        0.4, "how personal the models in use are: 1 as they are trained, 0 the average client's"
-    )
-    served_average: float = setting(
-        0.1, "models in use have the shared part's running average; this is the newest round's weight, 1 for no average"
-    )
-    standardise: bool = setting(True, "standardise descriptors over the training clients")
-    refresh_every: int = setting(10, "rounds after which trained descriptors are made anew")
-    extractor_epochs: int = setting(1, "passes in which a participant trains the feature extractor of its descriptor")
-    extractor_rate: float = setting(0.01, "rate of that training")
-
-
-@dataclass(frozen=True)
-class AlignmentConfig:
-    """Stage 3: representation alignment."""
-
-    weight: float = setting(0.2, "λ, weight of the alignment term")
-    distance: str = setting(
-        "head",
-        "distance of batch and global prototypes, or how the client's head confuses the global ones",
-        ("mse", "squared", "euclidean", "head"),
-    )
-    reduction: str = setting("mean", "over the classes", ("mean", "sum"))
-    average: str = setting(
-        "plain", "global prototype: each holder counts once, or by its samples of the class", ("plain", "weighted")
-    )
-
-
-@dataclass(frozen=True)
-class WidthConfig:
-    """Stage 2: methods that cut channels."""
-
-    rule: str = setting(
-        "budget",
-        "the widest network within the budget, or the original √γ of each layer's channels, which can be over it",
-        ("budget", "original"),
-    )
-    test_window: str = setting(
-        "last",
-        "channels of a rolling window's models in use: those of the last round, or the first",
-        ("last", "prefix"),
-    )
-
-
-@dataclass(frozen=True)
-class ScoreConfig:
-    """Stage 2: entries by a learned score."""
-
-    rate: float = setting(1.0, "rate of the score network")
-
-
-@dataclass(frozen=True)
-class ExitsConfig:
-    """Stage 3: networks with several exits."""
-
-    distillation: float = setting(0.05, "weight of the earlier exits' distillation from the last")
-    temperature: float = setting(3.0, "at which predictions are softened")
-    distillation_start: float = setting(0.25, "share of the rounds before distillation starts")
-    distillation_form: str = setting(
-        "paper",
-        "as in the paper, or as in the authors' code: mean over the classes too, gradient also through the teacher",
-        ("paper", "code"),
-    )
-
-
-@dataclass(frozen=True)
-class EvaluationConfig:
-    """When and on what the models are evaluated."""
-
-    every: int = setting(5, "rounds between evaluations; the last round is always evaluated")
-    batch: int = setting(100, "test batch size (batch statistics depend on it)")
-    sizes: list[str] = setting([], "further sizes of the Union model to evaluate, also ones never trained")
-    own_classes: bool = setting(
-        False, "set a client's logits of classes that its training data do not have to 0, as HeteroFL's code does"
-    )
-    norm: str = setting(
-        "batch",
-        "batch norms at test time: each batch's statistics, or static ones of training data as HeteroFL has them",
-        ("batch", "static"),
-    )
-
-
-@dataclass(frozen=True)
-class EngineConfig:
-    """How the work is carried out; no result depends on it."""
-
-    name: str = setting("serial", "one process, or one worker process a core", ("serial", "processes"))
-    workers: int = setting(2, "worker processes")
-    inbox_bytes: int = setting(8 << 20, "updates that the server keeps in memory during a round; more wait on disk")
-
-
-@dataclass(frozen=True)
-class CheckpointConfig:
-    """When the state is written to disk; no result depends on it."""
-
-    every: int = setting(5, "rounds between checkpoints")
+from framp.settings import (
+    AlignmentConfig,
+    CheckpointConfig,
+    DataConfig,
+    EngineConfig,
+    EvaluationConfig,
+    ExitsConfig,
+    FederationConfig,
+    GenerationConfig,
+    ModelConfig,
+    PartitionConfig,
+    ScoreConfig,
+    SharedConfig,
+    TrainingConfig,
+    WidthConfig,
+    setting,
+)
 
 
 @dataclass(frozen=True)

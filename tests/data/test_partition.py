@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from framp.config import PartitionConfig
 from framp.data import Partition, label_counts, partition, prior_overlap
 from framp.data.dealing import KINDS, Pool, _assign_classes, _cut_unequal, _draw_equal, _level, _turns, log_dirichlet
 from framp.errors import ConfigError, DataError
+from framp.settings import PartitionConfig
 
 ALPHAS = (1e-300, 0.01, 0.1, 1.0, 100.0, 1e300)
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from framp.config import Config, DataConfig
+from framp.config import Config
 from framp.data import Dataset, decode, load, sources
 from framp.errors import ConfigError, DataError
+from framp.settings import DataConfig
 
 
 def png(image: Image.Image) -> dict[str, Any]:

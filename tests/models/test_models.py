@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from framp.config import ModelConfig
 from framp.errors import ConfigError, ModelError
 from framp.layout import ParameterLayout
 from framp.models import NETWORKS, NamedArchitecture, ResNet18, SmallCNN, feature_width, initialised
 from framp.models.norm import norm
+from framp.settings import ModelConfig
 
 
 @settings(max_examples=60)

@@ -1,4 +1,3 @@
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from framp.config import Config
 from framp.errors import ConfigError
 from framp.layout import ParameterLayout
 from framp.models import SmallCNN
+from framp.server.spool import InMemory
 from framp.stage1_generation import Features, Generated, OneHot
 from framp.stage1_generation.generated import layer_scales
 from framp.updates import MaskedUpdate
@@ -18,19 +18,6 @@ LAYOUT = ParameterLayout.of(MODEL)
 CLIENTS = 6
 HEAD = ("head.weight", "head.bias")
 TRAINED = ("inner.weight", "inner.bias", *HEAD)
-
-
-@dataclass(frozen=True)
-class Held:
-    """A stored vector."""
-
-    tensor: Tensor
-
-    def __len__(self) -> int:
-        return len(self.tensor)
-
-    def read(self, start: int, stop: int) -> Tensor:
-        return self.tensor[start:stop]
 
 
 def initial() -> Tensor:
@@ -64,7 +51,7 @@ def updates(share: float | None, clients: tuple[int, ...] = (1, 3, 4)) -> tuple[
         values = dense[: LAYOUT.maskable] if indices is None else dense[indices]
         made.append(
             MaskedUpdate(
-                client, LAYOUT.maskable, None if indices is None else Held(indices), Held(values),
+                client, LAYOUT.maskable, None if indices is None else InMemory(indices), InMemory(values),
                 dense[LAYOUT.maskable :], LAYOUT.size - LAYOUT.maskable,
             )
         )  # fmt: skip

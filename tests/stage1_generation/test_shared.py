@@ -1,5 +1,3 @@
-from dataclasses import dataclass
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,21 +6,9 @@ from torch import Tensor
 from framp.config import Config
 from framp.layout import ParameterLayout
 from framp.models import SmallCNN
+from framp.server.spool import InMemory
 from framp.stage1_generation import Shared, SharedWhereMoved
 from framp.updates import MaskedUpdate
-
-
-@dataclass(frozen=True)
-class Held:
-    """A stored vector."""
-
-    tensor: Tensor
-
-    def __len__(self) -> int:
-        return len(self.tensor)
-
-    def read(self, start: int, stop: int) -> Tensor:
-        return self.tensor[start:stop]
 
 
 def update(client: int, maskable: int, changes: dict[int, float] | list[float], always: list[float]) -> MaskedUpdate:
@@ -31,8 +17,8 @@ def update(client: int, maskable: int, changes: dict[int, float] | list[float], 
     return MaskedUpdate(
         client,
         maskable,
-        None if indices is None else Held(torch.tensor(indices, dtype=torch.int32)),
-        Held(torch.tensor(values, dtype=torch.float64)),
+        None if indices is None else InMemory(torch.tensor(indices, dtype=torch.int32)),
+        InMemory(torch.tensor(values, dtype=torch.float64)),
         torch.tensor(always, dtype=torch.float64),
         len(always),
     )

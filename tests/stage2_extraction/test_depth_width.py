@@ -9,11 +9,12 @@ from torch import nn
 
 from framp.budgets import Budget
 from framp.client.workspace import Workspace
-from framp.config import Config, ModelConfig
+from framp.config import Config
 from framp.errors import BudgetError, ModelError
 from framp.layout import ParameterLayout
 from framp.messages import Submodel
 from framp.models import MultiExit, NamedArchitecture, ResNet18, SmallCNN, WithExits, blank
+from framp.settings import ModelConfig
 from framp.stage2_extraction import DepthWidth
 from framp.stage2_extraction.depth_width import Level
 from framp.structure import Network

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from framp.budgets import Budget
-from framp.config import Config, ModelConfig
+from framp.config import Config
 from framp.errors import BudgetError
 from framp.layout import ParameterLayout
 from framp.models import NamedArchitecture, blank
+from framp.settings import ModelConfig
 from framp.stage2_extraction import WidthPrefix, WidthRolling
 from framp.stage2_extraction.width import window
 from framp.structure import Network

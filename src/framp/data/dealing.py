@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from framp.config import PartitionConfig
 from framp.errors import ConfigError
+from framp.settings import PartitionConfig
 
 Shards = Sequence[np.ndarray]
 

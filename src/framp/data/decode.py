@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from framp.config import DataConfig
 from framp.data.dataset import Dataset
 from framp.errors import DataError, unknown
+from framp.settings import DataConfig
 
 BATCH = 256
 

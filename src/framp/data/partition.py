@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from framp.config import PartitionConfig
 from framp.data.dealing import KINDS, Pool, Shards
 from framp.errors import ConfigError, DataError, unknown
 from framp.rng import NOBODY, stream
+from framp.settings import PartitionConfig
 
 
 @dataclass(frozen=True, eq=False)

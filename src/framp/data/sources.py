@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from framp.config import Config, DataConfig
+from framp.config import Config
 from framp.data.dataset import Dataset
 from framp.data.decode import Table, fit, read
 from framp.errors import ConfigError, DataError
 from framp.rng import NOBODY, stream
+from framp.settings import DataConfig
 
 
 def load(config: DataConfig, cache: Path | None = None) -> Dataset:

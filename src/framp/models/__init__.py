@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from framp import rng
-from framp.config import ModelConfig
 from framp.errors import ConfigError, ModelError, unknown
 from framp.models.cnn import SmallCNN
 from framp.models.exits import MultiExit, WithExits
 from framp.models.resnet import ResNet18
+from framp.settings import ModelConfig
 
 Architecture = Callable[[], nn.Module]
 """Builds the full network, the same shape at every call; picklable where worker processes are used."""

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from framp import rng
-from framp.config import Config, GenerationConfig
+from framp.config import Config
 from framp.errors import ConfigError
 from framp.layout import ParameterLayout
+from framp.settings import GenerationConfig
 from framp.stage1_generation.descriptors import Descriptors
 from framp.stage1_generation.hypernetwork import Hypernetwork
 from framp.stage1_generation.served import Served
