@@ -16,7 +16,7 @@ def faults(times):
 
 if sys.argv[1] == "kept":
     keep_freed_memory()
-faults(1)
+faults(40)  # until the heap has a place for a block, whatever lay around in it
 print(faults(20))
 give_back_freed_memory()
 print(faults(1))
@@ -31,5 +31,5 @@ def test_freed_memory_is_kept_for_the_next_step_until_it_is_given_back(kept: boo
     environment = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
     done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=60, check=True)
     again, after = map(int, done.stdout.split())
-    assert again <= 3 * 2048 if kept else again >= 20 * 2048
+    assert again <= 200 if kept else again >= 20 * 2048
     assert after > 1000
