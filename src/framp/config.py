@@ -27,6 +27,7 @@ from framp.settings import (
     GenerationConfig,
     ModelConfig,
     PartitionConfig,
+    SbmConfig,
     ScoreConfig,
     SharedConfig,
     TrainingConfig,
@@ -44,6 +45,7 @@ class Config:
     rounds: int = setting(40, "communication rounds")
     seed: int = setting(0, "seed of the initial network, the sampling of clients and the batches")
     data: DataConfig = field(default_factory=DataConfig)
+    sbm: SbmConfig = field(default_factory=SbmConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     federation: FederationConfig = field(default_factory=FederationConfig)
@@ -214,13 +216,26 @@ def _check(config: Config) -> None:
             if choices and value not in choices:
                 raise ConfigError(unknown(f"value for {section}.{entry.name}", str(value), choices))
     _at_least(config, 1, "rounds", "partition.clients", "partition.classes_per_client", "federation.participants")
-    _at_least(config, 1, "model.width", "training.steps", "training.batch", "generation.hidden", "engine.workers")
+    _at_least(
+        config,
+        1,
+        "model.width",
+        "model.layers",
+        "model.hidden",
+        "training.steps",
+        "training.batch",
+        "generation.hidden",
+        "engine.workers",
+    )
     _at_least(config, 1, "evaluation.every", "evaluation.batch", "checkpoint.every")
     _at_least(config, 0, "seed", "partition.seed", "data.image_size", "generation.head_scale", "alignment.weight")
     _at_least(config, 0, "training.rate", "generation.shared_rate", "generation.personal_rate")
     _at_least(config, 0, "engine.inbox_bytes", "shared.rate")
+    _at_least(config, 1, "sbm.nodes", "sbm.edges", "sbm.features", "sbm.classes", "sbm.blocks")
+    _at_least(config, 0, "sbm.signal", "sbm.seed", "model.dropout")
     generation = config.generation
     for key, value in (
+        ("sbm.within", config.sbm.within),
         ("shared.served_average", config.shared.served_average),
         ("generation.served_average", generation.served_average),
         ("generation.served_strength", generation.served_strength),
@@ -229,6 +244,10 @@ def _check(config: Config) -> None:
             raise ConfigError(f"{key} is {value}; it has to lie between 0 and 1")
     if not 0 < config.partition.alpha < float("inf"):
         raise ConfigError(f"partition.alpha is {config.partition.alpha}; it has to be a number above 0")
+    if not 0 < config.partition.train_share < 1:
+        raise ConfigError(f"partition.train_share is {config.partition.train_share}; it has to lie between 0 and 1")
+    if config.model.dropout >= 1:
+        raise ConfigError(f"model.dropout is {config.model.dropout}; it has to lie below 1")
     federation, clients = config.federation, config.partition.clients
     budgets = config.budgets
     for text in config.evaluation.sizes:

@@ -17,16 +17,39 @@ def setting(default: Any, help: str, choices: tuple[str, ...] = ()) -> Any:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which images, and how they are read."""
+    """Which images or which graph, and how they are read."""
 
-    source: str = setting("digits", "where the images come from", ("digits", "huggingface"))
-    path: str = setting("", "huggingface: the name of a set on the hub, or a local folder of parquet files")
+    source: str = setting(
+        "digits",
+        "where images (the first two) or a graph come from",
+        ("digits", "huggingface", "sbm", "planetoid", "arxiv", "pyg"),
+    )
+    path: str = setting(
+        "",
+        "huggingface: the name of a set on the hub, or a local folder of parquet files; planetoid, arxiv: a local "
+        "folder of raw files, empty for a download; pyg: a file with a saved Data",
+    )
+    graph: str = setting("Cora", "planetoid: which of its graphs", ("Cora", "CiteSeer", "PubMed"))
     image_column: str = setting("img", "huggingface: the column that holds the images")
     label_column: str = setting("label", "huggingface: the column that holds the class numbers")
     train_split: str = setting("train", "huggingface: the split to train on")
     test_split: str = setting("test", "huggingface: the split to test on")
     image_size: int = setting(0, "resize to this height and width; 0 keeps the size of the set")
-    augment: bool = setting(False, "random crop (padding 1/8) and horizontal flip while training")
+    augment: bool = setting(False, "random crop (padding 1/8) and horizontal flip of images while training")
+
+
+@dataclass(frozen=True)
+class SbmConfig:
+    """The generated graph (data.source sbm): a degree-corrected block model with features."""
+
+    nodes: int = setting(4000, "number of nodes")
+    edges: int = setting(16000, "number of edges, each counted once; one less than the nodes at least")
+    features: int = setting(64, "features of a node: its class's centre and noise of deviation 1")
+    classes: int = setting(10, "number of classes")
+    blocks: int = setting(40, "number of blocks; each belongs to a class, and each class has several")
+    within: float = setting(0.7, "share of the edges that stay within a block")
+    signal: float = setting(0.3, "deviation of the class's centres, beside the noise")
+    seed: int = setting(0, "the graph's own seed")
 
 
 @dataclass(frozen=True)
@@ -36,8 +59,9 @@ class PartitionConfig:
     clients: int = setting(20, "number of clients")
     kind: str = setting(
         "dirichlet",
-        "how labels are spread: equal sizes, unequal sizes, alike, or a few classes each",
-        ("dirichlet", "dirichlet-unbalanced", "iid", "pathological"),
+        "how images' labels are spread: equal sizes, unequal sizes, alike, or a few classes each; "
+        "how a graph is cut into subgraphs: by METIS, by Louvain's communities, or at random",
+        ("dirichlet", "dirichlet-unbalanced", "iid", "pathological", "metis", "louvain", "random"),
     )
     alpha: float = setting(0.3, "concentration of the Dirichlet priors; small means very different clients")
     classes_per_client: int = setting(2, "pathological: number of classes each client holds")
@@ -46,6 +70,9 @@ class PartitionConfig:
         "a client's test labels follow its own training prior, or a prior drawn afresh",
         ("matched", "independent"),
     )
+    train_share: float = setting(
+        0.4, "of a graph's nodes, the share to train on; half of the rest is tested, the other half left for validation"
+    )
     seed: int = setting(0, "the partition's own seed; the run's seed leaves the partition as it is")
 
 
@@ -53,9 +80,14 @@ class PartitionConfig:
 class ModelConfig:
     """The full network from which submodels are extracted."""
 
-    name: str = setting("cnn", "the architecture", ("cnn", "resnet18"))
-    width: int = setting(32, "channels of the first stage")
-    norm: str = setting("batch", "batch statistics (never running ones), or group norm", ("batch", "group"))
+    name: str = setting("cnn", "the architecture: of images, of images, of graphs", ("cnn", "resnet18", "gcn"))
+    width: int = setting(32, "cnn, resnet18: channels of the first stage")
+    norm: str = setting(
+        "batch", "cnn, resnet18: batch statistics (never running ones), or group norm", ("batch", "group")
+    )
+    layers: int = setting(4, "gcn: graph convolutions, the last one the classifier")
+    hidden: int = setting(128, "gcn: features between the layers")
+    dropout: float = setting(0.0, "gcn: share of the hidden features dropped while training")
 
 
 @dataclass(frozen=True)
@@ -72,7 +104,7 @@ class TrainingConfig:
     """Stage 3: what a client does with its submodel."""
 
     steps: int = setting(10, "T, local steps of SGD a round")
-    batch: int = setting(32, "mini-batch size")
+    batch: int = setting(32, "mini-batch size; of a subgraph, all training nodes are one batch")
     rate: float = setting(0.1, "α, the local learning rate")
     momentum: float = setting(
         0.0, "of SGD, anew in each round; 0.9 in HeteroFL's, FedRolex' and ScaleFL's own settings"
