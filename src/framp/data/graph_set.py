@@ -53,12 +53,9 @@ class GraphSet:
         features, edges, labels = np.asarray(features), np.asarray(edges), np.asarray(labels)
         _check(name, features, edges, labels, classes)
         count = len(labels)
-        ones = np.ones(edges.shape[1], dtype=np.int8)
-        one_way = coo_array((ones, (edges[0].astype(np.int64), edges[1].astype(np.int64))), shape=(count, count)).tocsr()
+        ends = edges[:, edges[0] != edges[1]].astype(np.int64)
+        one_way = coo_array((np.ones(ends.shape[1], dtype=np.bool_), (ends[0], ends[1])), shape=(count, count)).tocsr()
         both = (one_way + one_way.T).tocsr()
-        both.data[:] = 1
-        both.setdiag(0)
-        both.eliminate_zeros()
         _, component = connected_components(both, directed=False)
         kept = np.flatnonzero(component == np.bincount(component).argmax())
         if len(kept) < count:
@@ -94,11 +91,12 @@ def _check(name: str, features: np.ndarray, edges: np.ndarray, labels: np.ndarra
             f"{name}: edge {wrong[0]} joins nodes {edges[0, wrong[0]]} and {edges[1, wrong[0]]}, but the nodes are "
             f"numbered from 0 to {nodes - 1}; correct or remove it"
         )
-    broken = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    with np.errstate(over="ignore"):
+        broken = np.flatnonzero(~np.isfinite(features.astype(np.float32)).all(axis=1))
     if len(broken):
         raise DataError(
             f"{name}: the features of {len(broken)} nodes are not finite, the first of them node {broken[0]}; "
-            "replace NaN and infinity"
+            "replace NaN, infinity and what float32 cannot hold"
         )
     most = int(labels.max()) + 1 if classes is None else classes
     wrong = np.flatnonzero((labels < 0) | (labels >= most))
