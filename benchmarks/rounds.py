@@ -35,7 +35,7 @@ def bare_round(federation: Federation) -> None:
     start = copy.deepcopy(model.state_dict())
     for client in range(config.federation.participants):
         shard = federation.data.training(client)
-        images, labels = shard.batch(slice(None))
+        ((images, labels),) = shard.in_order(len(shard))
         model.load_state_dict(start)
         model.train()
         optimiser = torch.optim.SGD(model.parameters(), lr=config.training.rate)

@@ -16,6 +16,7 @@ from benchmarks.timing import Figure, interleaved
 from framp import rng
 from framp.budgets import Budget, assign
 from framp.config import Config
+from framp.data.kinds import Images
 from framp.federation import build_server
 from framp.messages import Description, Message, Prototypes, Task, Update
 from framp.models import NamedArchitecture
@@ -24,6 +25,7 @@ from framp.settings import ModelConfig
 from framp.stage2_extraction.threshold import kth_magnitude
 
 PARTICIPANTS = 10
+IMAGES = Images(3, 32, 32)
 
 
 def registry(config: Config, clients: int) -> Registry:
@@ -39,7 +41,7 @@ def server(recipe: str = "framp", model: str = "resnet18", clients: int = 100) -
     config = replace(
         Config().with_values({"recipe": recipe, "partition.clients": clients}), model=ModelConfig(model, width, "batch")
     )
-    return build_server(config, NamedArchitecture(config.model, 3, 10), (3, 32, 32), 10, registry(config, clients))
+    return build_server(config, NamedArchitecture(config.model, IMAGES, 10), IMAGES, 10, registry(config, clients))
 
 
 class Answering:
@@ -98,7 +100,7 @@ def public_fiarse_step(model: nn.Module, budgets: list[Budget]) -> None:
 def selection_figure(turns: int = 15) -> Figure:
     """Measure the exact threshold beside one torch.max pass over the same memory."""
     torch.set_num_threads(1)
-    model = NamedArchitecture(ModelConfig("resnet18", 64, "batch"), 3, 10)()
+    model = NamedArchitecture(ModelConfig("resnet18", 64, "batch"), IMAGES, 10)()
     weights = torch.cat([tensor.flatten() for tensor in maskable(model)])
     values = weights.numpy()
     limits = {name: Budget.parse(name).limit(len(values)) for name in ("1/64", "1/16", "1/4")}
@@ -123,7 +125,7 @@ def figures(turns: int = 5) -> list[Figure]:
     """Measure both servers by turns, with one thread each."""
     torch.set_num_threads(1)
     framp = server()
-    model = NamedArchitecture(ModelConfig("resnet18", 64, "batch"), 3, 10)()
+    model = NamedArchitecture(ModelConfig("resnet18", 64, "batch"), IMAGES, 10)()
     budgets = list(framp.registry.budgets)
     with torch.no_grad():
         seconds = interleaved(

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from framp import federation as federation_module
 from framp import rng
 from framp.client import Client
-from framp.client.client import ClientData
 from framp.config import Config
 from framp.data import Dataset
+from framp.data.clients import ClientData
 from framp.engines import Engine, Serial
 from framp.errors import BudgetError, ConfigError, FrampError
 from framp.federation import Federation, enrol, parts_over

@@ -3,16 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from framp.budgets import Budget, assign
 from framp.client import Client
-from framp.client.client import ClientData
 from framp.client.workspace import Workspace
 from framp.config import Config
-from framp.data import Dataset, load, partition
+from framp.data import Dataset, GraphSet
+from framp.data.clients import ClientData, dealt, held
+from framp.data.kinds import Kind
 from framp.engines import Engine, Processes, Serial
 from framp.engines.allocator import give_back_freed_memory
 from framp.errors import FrampError
@@ -23,7 +25,7 @@ from framp.models import Architecture, NamedArchitecture, feature_width, initial
 from framp.recipes import find
 from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server, play
 from framp.stage1_generation import feature_seed
-from framp.structure import Network
+from framp.stage2_extraction.network import Network
 from framp.threads import one_thread
 
 
@@ -38,14 +40,17 @@ class Parts:
 
 def parts_of(config: Config) -> Parts:
     """Load the data that a configuration names, deal them out, and choose the network."""
-    return parts_over(load(config.data), config)
+    return _parts(dealt(config), config, None)
 
 
-def parts_over(dataset: Dataset, config: Config, architecture: Architecture | None = None) -> Parts:
+def parts_over(dataset: Dataset | GraphSet, config: Config, architecture: Architecture | None = None) -> Parts:
     """Deal a data set out, and choose the network unless the user brought one."""
-    shards = partition(dataset.train.labels, dataset.test.labels, dataset.classes, config.partition)
-    named = NamedArchitecture(config.model, dataset.train.images.shape[1], dataset.classes)
-    return Parts(config, ClientData(dataset, shards), find(config.recipe).network(architecture or named))
+    return _parts(held(dataset, config), config, architecture)
+
+
+def _parts(data: ClientData, config: Config, architecture: Architecture | None) -> Parts:
+    named = NamedArchitecture(config.model, data.kind, data.dataset.classes)
+    return Parts(config, data, find(config.recipe).network(architecture or named))
 
 
 class Federation:
@@ -55,11 +60,10 @@ class Federation:
     def __init__(self, parts: Parts, registry: Registry | None = None) -> None:
         self.config, self.data, self.architecture = parts.config, parts.data, parts.architecture
         self.engine = _engine(parts)
-        dataset = self.data.dataset
+        kind, classes = self.data.kind, self.data.dataset.classes
         try:
             self.registry = registry or enrol(self.config, self.engine)
-            image = dataset.train.images.shape[1:]
-            self.server = build_server(self.config, self.architecture, image, dataset.classes, self.registry)
+            self.server = build_server(self.config, self.architecture, kind, classes, self.registry)
             self._further_sizes = [Budget.parse(size) for size in self.config.evaluation.sizes]
             for size in self._further_sizes:
                 self.server.require(size)
@@ -87,6 +91,16 @@ class Federation:
         `classes` is their number where labels are missing; else it is the largest label plus one.
         """
         return cls(parts_over(Dataset.from_arrays(config.name, *train, *test, classes), config, architecture))
+
+    @classmethod
+    def from_graph(
+        cls, data: Any, config: Config, architecture: Architecture | None = None, classes: int | None = None
+    ) -> "Federation":
+        """Put together a federation over subgraphs of a PyTorch Geometric `Data`, with a network of the user's own.
+
+        `classes` is their number where labels are missing; else it is the largest label plus one.
+        """
+        return cls(parts_over(GraphSet.from_pyg(config.name, data, classes), config, architecture))
 
     @one_thread()
     def play_round(self) -> RoundReport:
@@ -146,21 +160,19 @@ def _engine(parts: Parts) -> Engine:
     return Serial(Client(parts.architecture, parts.data))
 
 
-def build_server(
-    config: Config, architecture: Architecture, image: tuple[int, ...], classes: int, registry: Registry
-) -> Server:
-    """Set the recipe's parts up over a registry, for a network over images [C, H, W] of some shape."""
+def build_server(config: Config, architecture: Architecture, kind: Kind, classes: int, registry: Registry) -> Server:
+    """Set the recipe's parts up over a registry, for a network over some kind of samples."""
     recipe = find(config.recipe)
     model = initialised(architecture, config.seed)
-    layout, width = ParameterLayout.of(model), feature_width(model, image, classes)
+    layout, width = ParameterLayout.of(model), feature_width(model, kind, classes)
     initial = layout.flatten(model)
     del model
     give_back_freed_memory()
-    raw, kind = registry.descriptors, recipe.descriptors
-    descriptors = None if kind is None else kind.configured(config, raw, image[0], classes)
+    described = recipe.descriptors
+    descriptors = None if described is None else described.configured(config, registry.descriptors, kind, classes)
     method = Method(
         recipe.backbone.configured(config, initial, layout, descriptors),
-        recipe.extractor.configured(config, Network(architecture, layout, image)),
+        recipe.extractor.configured(config, Network(architecture, layout, kind)),
         recipe.objective.configured(config),
         descriptors,
     )

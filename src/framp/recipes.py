@@ -7,6 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from framp.config import Config
+from framp.data.kinds import Kind
 from framp.errors import ConfigError, unknown
 from framp.layout import ParameterLayout
 from framp.models import Architecture, WithExits
@@ -30,6 +31,7 @@ from framp.stage2_extraction import (
     WidthPrefix,
     WidthRolling,
 )
+from framp.stage2_extraction.network import Network
 from framp.stage3_objective import (
     Aligned,
     CrossEntropy,
@@ -38,7 +40,6 @@ from framp.stage3_objective import (
     Objective,
     ThresholdGradient,
 )
-from framp.structure import Network
 
 
 class BackbonePart(Protocol):
@@ -51,12 +52,12 @@ class BackbonePart(Protocol):
 
 
 class DescriptorsPart(Protocol):
-    """A kind of descriptors that can be set up from a configuration, what the clients sent, and their images' kind."""
+    """A kind of descriptors that can be set up from a configuration, what the clients sent, and what their data are."""
 
     def from_data(self) -> bool:
         """Return whether clients have to send features of their data."""
 
-    def configured(self, config: Config, raw: Tensor, channels: int, classes: int) -> Descriptors:
+    def configured(self, config: Config, raw: Tensor, kind: Kind, classes: int) -> Descriptors:
         """Return the descriptors."""
 
 

@@ -7,12 +7,12 @@ from torch import nn
 
 from framp.budgets import Budget
 from framp.client import Client
-from framp.client.client import ClientData
 from framp.client.describe import describe
 from framp.client.static_norm import static_norms
 from framp.client.training import train
 from framp.client.workspace import Workspace
 from framp.data import Dataset, Partition
+from framp.data.clients import ImageClients
 from framp.messages import Describe, Description, Exam, LocalTraining, Manner, Score, Submodel, Task, Update
 from framp.models import SmallCNN
 from framp.stage3_objective import CrossEntropy
@@ -26,8 +26,8 @@ def architecture() -> nn.Module:
 
 
 @pytest.fixture
-def data(toy_dataset: Dataset) -> ClientData:
-    return ClientData(toy_dataset, Partition(TRAIN, TEST, ""))
+def data(toy_dataset: Dataset) -> ImageClients:
+    return ImageClients(toy_dataset, Partition(TRAIN, TEST, ""))
 
 
 def whole(seed: int = 0) -> Submodel:
@@ -37,7 +37,7 @@ def whole(seed: int = 0) -> Submodel:
     return Submodel(layout.maskable, None, vector[: layout.maskable], vector[layout.maskable :])
 
 
-def test_clients_find_their_own_samples(data: ClientData, toy_dataset: Dataset) -> None:
+def test_clients_find_their_own_samples(data: ImageClients, toy_dataset: Dataset) -> None:
     assert data.training(0).labels.tolist() == toy_dataset.train.labels[TRAIN[0]].tolist()
     assert torch.equal(data.training(1).images, torch.from_numpy(toy_dataset.train.images[TRAIN[1]]))
     assert torch.equal(data.testing(1).images, torch.from_numpy(toy_dataset.test.images[TEST[1]]))
@@ -46,7 +46,7 @@ def test_clients_find_their_own_samples(data: ClientData, toy_dataset: Dataset) 
     assert everybody.labels.tolist() == toy_dataset.test.labels[[3, 1, 0, 2, 4]].tolist()
 
 
-def test_a_task_is_answered_with_an_update(data: ClientData) -> None:
+def test_a_task_is_answered_with_an_update(data: ImageClients) -> None:
     task = Task(1, 1, 5, Budget.parse("1"), whole(), CrossEntropy(), LocalTraining(2, 4, 0.1), None, 0)
     update = Client(architecture, data).answer(task)
     assert isinstance(update, Update)
@@ -57,7 +57,7 @@ def test_a_task_is_answered_with_an_update(data: ClientData) -> None:
 
 @pytest.mark.parametrize("client", [0, 1, None])
 @pytest.mark.parametrize("batch", [1, 2, 100])
-def test_an_exam_is_answered_with_a_score(data: ClientData, client: int | None, batch: int) -> None:
+def test_an_exam_is_answered_with_a_score(data: ImageClients, client: int | None, batch: int) -> None:
     submodel = whole(3)
     score = Client(architecture, data).answer(Exam(submodel, client, ("a", "b"), Manner(batch)))
     workspace = Workspace(architecture, 4)
@@ -67,7 +67,7 @@ def test_an_exam_is_answered_with_a_score(data: ClientData, client: int | None, 
     assert score == Score(("a", "b"), right, {0: 3, 1: 2, None: 5}[client])
 
 
-def test_an_exam_leaves_training_mode_and_keeps_no_gradient(data: ClientData) -> None:
+def test_an_exam_leaves_training_mode_and_keeps_no_gradient(data: ImageClients) -> None:
     client = Client(architecture, data)
     client.workspace.model.train()
     client.answer(Exam(whole(), 0, (), Manner(2)))
@@ -75,8 +75,8 @@ def test_an_exam_leaves_training_mode_and_keeps_no_gradient(data: ClientData) ->
     assert not client.workspace.gradient.any()
 
 
-def test_batch_statistics_depend_on_the_batches_of_the_exam(data: ClientData, toy_dataset: Dataset) -> None:
-    everything = ClientData(toy_dataset, Partition((np.arange(120),), (np.arange(60),), ""))
+def test_batch_statistics_depend_on_the_batches_of_the_exam(data: ImageClients, toy_dataset: Dataset) -> None:
+    everything = ImageClients(toy_dataset, Partition((np.arange(120),), (np.arange(60),), ""))
     client = Client(lambda: SmallCNN(1, 4, 4), everything)
     layout = client.workspace.layout
     vector = 0.3 * torch.randn(layout.size, generator=torch.Generator().manual_seed(0))
@@ -90,7 +90,7 @@ def test_batch_statistics_depend_on_the_batches_of_the_exam(data: ClientData, to
         assert client.answer(Exam(submodel, 0, (), Manner(batch))) == Score((), right, 60)
 
 
-def test_a_description_is_the_descriptor_or_merely_a_number_of_samples(data: ClientData) -> None:
+def test_a_description_is_the_descriptor_or_merely_a_number_of_samples(data: ImageClients) -> None:
     client = Client(architecture, data)
     answer: Any = client.answer(Describe(1, 3))
     assert isinstance(answer, Description)
@@ -101,7 +101,7 @@ def test_a_description_is_the_descriptor_or_merely_a_number_of_samples(data: Cli
     assert (answer.client, answer.samples, answer.vector.numel()) == (0, 4, 0)
 
 
-def test_one_copy_of_the_model_plays_all_clients(data: ClientData) -> None:
+def test_one_copy_of_the_model_plays_all_clients(data: ImageClients) -> None:
     built = []
 
     def counted() -> nn.Module:
@@ -134,7 +134,7 @@ class Constant(nn.Module):
 def test_logits_of_foreign_classes_may_be_held_at_zero(toy_dataset: Dataset, own_classes: bool) -> None:
     # samples 1, 2, 5 have classes 1, 2, 1; tested are classes 0, 1, 2, 3, 1
     parts = Partition((np.array([1, 2, 5]), np.array([3])), (np.array([0, 1, 2, 3, 5]), np.array([4])), "")
-    client = Client(Constant, ClientData(toy_dataset, parts))
+    client = Client(Constant, ImageClients(toy_dataset, parts))
     bias = torch.tensor([-9.0, 1.0, -1.0, 2.0])
     submodel = Submodel(8, None, torch.cat([torch.zeros(4), bias]), torch.empty(0))
     score = client.answer(Exam(submodel, 0, ("a",), Manner(2, own_classes)))
@@ -145,7 +145,7 @@ def test_logits_of_foreign_classes_may_be_held_at_zero(toy_dataset: Dataset, own
 
 def test_an_exam_on_statistics_of_the_clients_own_training_data(toy_dataset: Dataset) -> None:
     parts = Partition((np.arange(40), np.arange(40, 120)), (np.arange(20), np.arange(20, 60)), "")
-    data = ClientData(toy_dataset, parts)
+    data = ImageClients(toy_dataset, parts)
     client = Client(lambda: SmallCNN(1, 4, 4), data)
     layout = client.workspace.layout
     vector = 0.3 * torch.randn(layout.size, generator=torch.Generator().manual_seed(0))

@@ -8,6 +8,7 @@ from torch import nn
 
 from framp.client.describe import describe
 from framp.data import Shard
+from framp.data.kinds import Images
 from framp.messages import Describe
 from framp.models.features import DIMENSIONS, feature_extractor
 
@@ -40,7 +41,7 @@ def test_a_descriptor_is_128_numbers_whatever_the_images(channels: int, size: in
 
 def test_a_descriptor_by_hand() -> None:
     own = shard(5, 3)
-    layers = feature_extractor(3, 11)
+    layers = feature_extractor(Images(3, 8, 8), 11)
     assert isinstance(layers, nn.Sequential)
     maps, _ = own.batch(slice(None))
     for place in (0, 3, 6):

@@ -21,9 +21,10 @@ import torch
 from torch import nn
 
 from framp.budgets import FULL
-from framp.client.client import ClientData
 from framp.client.workspace import Workspace
 from framp.data import Dataset, partition
+from framp.data.clients import ClientData, ImageClients
+from framp.data.kinds import Images
 from framp.engines import Processes
 from framp.errors import FrampError, ModelError
 from framp.federation import Federation
@@ -68,12 +69,14 @@ def at_most(seconds: float) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def data(toy_dataset: Dataset, toy_config: MakeConfig) -> ClientData:
     shards = partition(toy_dataset.train.labels, toy_dataset.test.labels, 4, toy_config({}).partition)
-    return ClientData(toy_dataset, shards)
+    return ImageClients(toy_dataset, shards)
 
 
 @pytest.fixture(scope="module")
 def architecture(toy_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return Recorded(NamedArchitecture(toy_config({}).model, 1, 4), tmp_path_factory.mktemp("built") / "pids")
+    return Recorded(
+        NamedArchitecture(toy_config({}).model, Images(1, 8, 8), 4), tmp_path_factory.mktemp("built") / "pids"
+    )
 
 
 @pytest.fixture(scope="module")

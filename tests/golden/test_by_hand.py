@@ -10,14 +10,15 @@ from torch import Tensor, nn
 
 from framp.budgets import Budget
 from framp.config import Config
+from framp.data.kinds import Images
 from framp.layout import ParameterLayout
 from framp.messages import LocalTraining, Submodel, Task, Update
 from framp.server.inbox import Inbox
 from framp.stage1_generation import Hypernetwork, Shared, SharedWhereMoved
 from framp.stage2_extraction import Selection, WidthPrefix, WidthRolling
+from framp.stage2_extraction.network import Network
 from framp.stage3_objective import CrossEntropy, ExitDistillation, Known, LabelMasked, Objective
 from framp.stage3_objective.threshold_gradient import Threshold
-from framp.structure import Network
 from framp.updates import Block
 
 EXACT = 1e-14
@@ -91,7 +92,7 @@ TWO, THREE = Budget.parse("10/28"), Budget.parse("18/28")
 
 
 def four_channels() -> Network:
-    return Network(FourChannels, ParameterLayout.of(FourChannels()), (1, 1, 1))
+    return Network(FourChannels, ParameterLayout.of(FourChannels()), Images(1, 1, 1))
 
 
 def first_layer(selection: Selection) -> list[int]:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from framp import rng
+from framp.data.kinds import Images
 from framp.messages import Task
 from framp.models.features import feature_extractor, flattened
 from framp.server import play
@@ -12,7 +13,7 @@ from framp.stage1_generation.descriptors import feature_seed
 from .features import Extractor, Maps, mean_features, standardised, train
 from .scalars import Vector
 from .test_golden import deviation
-from .toy import CHANNELS, CLASSES, Pair, Watching, numbers
+from .toy import CHANNELS, CLASSES, SIDE, Pair, Watching, numbers
 
 EXTRACTOR = Extractor((CHANNELS, 32, 64, 128), CLASSES)
 TOLERANCE = 1e-6
@@ -45,7 +46,7 @@ def assert_standardised(pair: Pair, raw: list[Vector]) -> None:
 def test_a_descriptor_is_the_standardised_mean_feature() -> None:
     pair = Pair("framp", {}, torch.float32)
     with pair.federation:
-        weights = numbers(flattened(feature_extractor(CHANNELS, feature_seed(pair.config.seed))))
+        weights = numbers(flattened(feature_extractor(Images(CHANNELS, SIDE, SIDE), feature_seed(pair.config.seed))))
         raw = pair.federation.server.registry.descriptors
         assert deviation(numbers(raw), flat(described(pair, weights))) <= TOLERANCE
         assert_standardised(pair, raw.tolist())

@@ -55,11 +55,14 @@ class ToyNetwork(nn.Module):
     def units(self) -> list[nn.Module]:
         return list(self.stages)
 
+    def pooled(self, maps: Tensor) -> Tensor:
+        return maps.mean(dim=(2, 3))
+
     def features(self, images: Tensor) -> Tensor:
         maps = images
         for unit in self.stages:
             maps = unit(maps)
-        pooled = maps.mean(dim=(2, 3))
+        pooled = self.pooled(maps)
         return pooled if self.gain is None else pooled * self.gain
 
     def head(self, features: Tensor) -> Tensor:
@@ -158,7 +161,9 @@ class Pair:
         ]
 
     def shard(self, client: int) -> Shard:
-        return self.federation.data.training(client)
+        shard = self.federation.data.training(client)
+        assert isinstance(shard, Shard)
+        return shard
 
 
 def samples(images: Tensor, labels: Tensor) -> Samples:

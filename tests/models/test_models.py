@@ -5,16 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from framp.data.kinds import Images
 from framp.errors import ConfigError, ModelError
 from framp.layout import ParameterLayout
-from framp.models import NETWORKS, NamedArchitecture, ResNet18, SmallCNN, feature_width, initialised
+from framp.models import IMAGE_NETWORKS, NamedArchitecture, ResNet18, SmallCNN, feature_width, initialised
 from framp.models.norm import norm
 from framp.settings import ModelConfig
 
 
 @settings(max_examples=60)
 @given(
-    st.sampled_from(sorted(NETWORKS)),
+    st.sampled_from(sorted(IMAGE_NETWORKS)),
     st.integers(1, 33),
     st.integers(1, 33),
     st.sampled_from([1, 3]),
@@ -22,13 +23,13 @@ from framp.settings import ModelConfig
     st.sampled_from([1, 3, 4]),
 )
 def test_images_of_any_size_and_colour(name: str, height: int, width: int, channels: int, kind: str, wide: int) -> None:
-    architecture = NamedArchitecture(ModelConfig(name=name, width=wide, norm=kind), channels, 7)
+    architecture = NamedArchitecture(ModelConfig(name=name, width=wide, norm=kind), Images(channels, height, width), 7)
     model = initialised(architecture, 0)
     images = torch.randn(3, channels, height, width, generator=torch.Generator().manual_seed(0))
     features = model.features(images)  # type: ignore[operator]
     expected = {"cnn": 4, "resnet18": 8}[name] * wide
     assert features.shape == (3, expected)
-    assert feature_width(model, (channels, height, width), 7) == expected
+    assert feature_width(model, Images(channels, height, width), 7) == expected
     logits = model(images)
     assert logits.shape == (3, 7)
     assert bool(torch.isfinite(logits).all())
@@ -39,7 +40,7 @@ def test_images_of_any_size_and_colour(name: str, height: int, width: int, chann
 
 @pytest.mark.parametrize(("name", "size"), [("cnn", 4), ("resnet18", 8)])
 def test_a_last_batch_of_one_small_image_with_batch_statistics(name: str, size: int) -> None:
-    model = NamedArchitecture(ModelConfig(name=name, width=4, norm="batch"), 1, 3)()
+    model = NamedArchitecture(ModelConfig(name=name, width=4, norm="batch"), Images(1, size, size), 3)()
     assert model(torch.zeros(1, 1, size, size)).shape == (1, 3)
 
 
@@ -74,7 +75,7 @@ def test_norms() -> None:
 
 def test_an_unknown_network_is_named() -> None:
     with pytest.raises(ConfigError, match=r"unknown model 'resnet'; did you mean 'resnet18'\?"):
-        NamedArchitecture(ModelConfig(name="resnet"), 1, 2)()
+        NamedArchitecture(ModelConfig(name="resnet"), Images(1, 8, 8), 2)()
 
 
 class Sampling(nn.Module):
@@ -127,7 +128,7 @@ def test_a_network_that_takes_no_prototypes_is_refused(architecture: type[nn.Mod
         initialised(architecture, 0)
     assert str(caught.value) == (
         f"{architecture.__name__} has no method '{missing}'; "
-        "a network offers features(images) and head(features), so that prototypes can be taken in between"
+        "a network offers features(inputs) and head(features), so that prototypes can be taken in between"
     )
 
 
@@ -137,10 +138,10 @@ class Maps(Sampling):
 
 
 def test_features_that_are_no_vectors_are_refused() -> None:
-    assert feature_width(Sampling(), (1, 2, 2), 2) == 4
-    assert feature_width(Sampling().double(), (1, 2, 2), 2) == 4
+    assert feature_width(Sampling(), Images(1, 2, 2), 2) == 4
+    assert feature_width(Sampling().double(), Images(1, 2, 2), 2) == 4
     with pytest.raises(ModelError) as caught:
-        feature_width(Maps(), (1, 2, 2), 2)
+        feature_width(Maps(), Images(1, 2, 2), 2)
     assert str(caught.value) == (
         "Maps.features returns a tensor of 4 dimensions; it has to return one vector a sample, [batch, features]"
     )
@@ -153,9 +154,9 @@ class Flat(Sampling):
 
 @pytest.mark.parametrize(("module", "shape"), [(Sampling(), "[2, 2]"), (Flat(), "[4]")])
 def test_a_head_that_does_not_tell_all_classes_apart_is_refused(module: nn.Module, shape: str) -> None:
-    assert feature_width(Sampling(), (1, 2, 2), 1) == 4  # an output to spare does no harm
+    assert feature_width(Sampling(), Images(1, 2, 2), 1) == 4  # an output to spare does no harm
     with pytest.raises(ModelError) as caught:
-        feature_width(module, (1, 2, 2), 3)
+        feature_width(module, Images(1, 2, 2), 3)
     assert str(caught.value) == (
         f"{type(module).__name__}.head returns a tensor {shape} for 2 samples of 3 classes; "
         "it has to return one number a class, [batch, 3]"

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from framp.config import Config
+from framp.data.kinds import Images
 from framp.stage1_generation import Features, OneHot, descriptors
 
 
@@ -76,14 +77,14 @@ def test_chunks_change_nothing(clients: int, chunk: int, seed: int) -> None:
 
 def test_features_are_set_up_from_the_configuration() -> None:
     values = raw(5, 3)
-    assert torch.equal(Features.configured(Config(), values, 1, 4).of(2), Features(values, True).of(2))
+    assert torch.equal(Features.configured(Config(), values, Images(1, 8, 8), 4).of(2), Features(values, True).of(2))
     plain = Config().with_values({"generation.standardise": False})
-    assert torch.equal(Features.configured(plain, values, 1, 4).of(2), values[2])
+    assert torch.equal(Features.configured(plain, values, Images(1, 8, 8), 4).of(2), values[2])
     assert Features.from_data()
 
 
 def test_one_hot() -> None:
-    made = OneHot.configured(Config(), torch.empty(4, 0), 1, 4)
+    made = OneHot.configured(Config(), torch.empty(4, 0), Images(1, 8, 8), 4)
     assert made.dimensions == 4
     assert torch.stack([made.of(client) for client in range(4)]).tolist() == torch.eye(4).tolist()
     assert made.mean().tolist() == [0.25] * 4

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from framp.config import Config
+from framp.data.kinds import Images
 from framp.errors import ConfigError
 from framp.layout import ParameterLayout
 from framp.models import SmallCNN
@@ -32,7 +33,7 @@ def backbone(**generation: Any) -> Generated:
     settings = {"hidden": 5, "head_scale": 0.1} | generation
     config = Config().with_values({f"generation.{key}": value for key, value in settings.items()})
     raw = torch.randn(CLIENTS, 7, generator=torch.Generator().manual_seed(6))
-    return Generated.configured(config, initial(), LAYOUT, Features.configured(config, raw, 1, 3))
+    return Generated.configured(config, initial(), LAYOUT, Features.configured(config, raw, Images(1, 8, 8), 3))
 
 
 def updates(share: float | None, clients: tuple[int, ...] = (1, 3, 4)) -> tuple[list[MaskedUpdate], Tensor, Tensor]:

@@ -10,6 +10,7 @@ from torch import nn
 from framp.budgets import Budget
 from framp.client.workspace import Workspace
 from framp.config import Config
+from framp.data.kinds import Images
 from framp.errors import BudgetError, ModelError
 from framp.layout import ParameterLayout
 from framp.messages import Submodel
@@ -17,14 +18,14 @@ from framp.models import MultiExit, NamedArchitecture, ResNet18, SmallCNN, WithE
 from framp.settings import ModelConfig
 from framp.stage2_extraction import DepthWidth
 from framp.stage2_extraction.depth_width import Level
-from framp.structure import Network
+from framp.stage2_extraction.network import Network
 
 
 def made(network: nn.Module, *budgets: str, image: tuple[int, ...] = (3, 8, 8)) -> DepthWidth:
     values: dict[str, Any] = {
         "federation.budgets": list(budgets), "federation.shares": [1 / len(budgets)] * len(budgets)
     }  # fmt: skip
-    shape = Network(lambda: copy.deepcopy(network), ParameterLayout.of(network), image)
+    shape = Network(lambda: copy.deepcopy(network), ParameterLayout.of(network), Images(*image))
     return DepthWidth.configured(Config().with_values(values), shape)
 
 
@@ -93,7 +94,7 @@ def test_the_deeper_and_the_wider_are_weighed() -> None:
 
 @pytest.mark.parametrize("budget", ["1/16", "1/8", "1/4", "1/2", "0.9", "1"])
 def test_a_level_is_a_network_of_its_own(budget: str) -> None:
-    network = WithExits(NamedArchitecture(ModelConfig(width=4), 3, 5))
+    network = WithExits(NamedArchitecture(ModelConfig(width=4), Images(3, 8, 8), 5))
     extractor = made(blank(network), "1/16", "1/4", "1")
     layout, size = extractor.slices.layout, Budget.parse(budget)
     vector = torch.randn(layout.size, generator=torch.Generator().manual_seed(0))

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from framp.budgets import FULL, Budget
 from framp.config import Config
+from framp.data.kinds import Images
 from framp.layout import ParameterLayout
 from framp.models import SmallCNN
 from framp.stage2_extraction import Everything, Extractor, GlobalTopK
-from framp.structure import Network
+from framp.stage2_extraction.network import Network
 
 
 def tiny() -> SmallCNN:
@@ -53,7 +54,7 @@ def test_exactly_the_budget_is_kept(maskable: int, fraction: object, seed: int) 
 
 def test_what_is_granted() -> None:
     quarter = Budget.parse("1/4")
-    network = Network(tiny, ParameterLayout.of(tiny()), (1, 8, 8))
+    network = Network(tiny, ParameterLayout.of(tiny()), Images(1, 8, 8))
     assert GlobalTopK.configured(Config(), network).granted(quarter) is quarter
     assert Everything.configured(Config(), network).granted(quarter) == FULL
 

@@ -4,11 +4,12 @@ from hypothesis import strategies as st
 
 from framp.budgets import Budget
 from framp.config import Config
+from framp.data.kinds import Images
 from framp.layout import Entry, ParameterLayout
 from framp.models import SmallCNN
 from framp.stage2_extraction import LayerwiseTopK
+from framp.stage2_extraction.network import Network
 from framp.stage2_extraction.threshold import top_indices
-from framp.structure import Network
 
 ENTRIES = (Entry("a", (4,), 0), Entry("b", (2, 1), 4), Entry("c", (2,), 6))
 WEIGHTS = torch.tensor([0.1, -0.9, 0.3, -0.2, 5.0, 6.0, 0.0, 0.01])
@@ -76,7 +77,7 @@ def test_it_is_set_up_from_the_layout_without_what_always_travels() -> None:
         return SmallCNN(1, 2, 2)
 
     layout = ParameterLayout.of(architecture())
-    extractor = LayerwiseTopK.configured(Config(), Network(architecture, layout, (1, 8, 8)))
+    extractor = LayerwiseTopK.configured(Config(), Network(architecture, layout, Images(1, 8, 8)))
     assert [entry.name for entry in extractor.entries] == [
         "stages.0.0.weight", "stages.1.0.weight", "stages.2.0.weight", "classifier.weight", "classifier.bias"
     ]  # fmt: skip

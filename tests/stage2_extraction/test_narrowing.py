@@ -11,11 +11,12 @@ from torch.nn.utils import parametrizations
 from framp.budgets import Budget
 from framp.client.workspace import Workspace
 from framp.config import Config
+from framp.data.kinds import Images
 from framp.errors import ModelError
 from framp.layout import ParameterLayout
 from framp.messages import Submodel
 from framp.stage2_extraction import WidthPrefix
-from framp.structure import Network
+from framp.stage2_extraction.network import Network
 
 
 class Own(nn.Module):
@@ -45,7 +46,7 @@ def convolution() -> nn.Module:
 
 def extractor(build: Callable[[], nn.Module]) -> tuple[WidthPrefix, ParameterLayout]:
     layout = ParameterLayout.of(build())
-    return WidthPrefix.configured(Config(), Network(build, layout, (1, 8, 8))), layout
+    return WidthPrefix.configured(Config(), Network(build, layout, Images(1, 8, 8))), layout
 
 
 @pytest.mark.parametrize(

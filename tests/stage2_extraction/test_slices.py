@@ -9,19 +9,20 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from framp.client.workspace import Workspace
+from framp.data.kinds import Images
 from framp.layout import ParameterLayout
 from framp.messages import Submodel
 from framp.models import ResNet18, SmallCNN
 from framp.stage2_extraction import Selection
 from framp.stage2_extraction.slices import Slices
-from framp.structure import trace
+from framp.tracing import trace
 
 IMAGE = (3, 8, 8)
 
 
 def sliced(module: nn.Module) -> Slices:
     layout = ParameterLayout.of(module)
-    return Slices(trace(module, layout, IMAGE), layout)
+    return Slices(trace(module, layout, Images(*IMAGE)), layout)
 
 
 def places(slices: Slices, selection: Selection) -> tuple[Tensor, Tensor]:
@@ -56,7 +57,7 @@ def test_a_cut_by_hand() -> None:
     """conv.weight 0..1, conv.bias 2..3, out.weight 4..7, out.bias 8..9 | norm.weight, norm.bias."""
     module = Tiny()
     layout = ParameterLayout.of(module)
-    slices = Slices(trace(module, layout, (1, 4, 4)), layout)
+    slices = Slices(trace(module, layout, Images(1, 4, 4)), layout)
     second = slices.cut([np.array([1])])
     assert second.indices is not None
     assert second.always is not None

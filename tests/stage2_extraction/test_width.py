@@ -11,21 +11,22 @@ from torch import Tensor, nn
 
 from framp.budgets import Budget
 from framp.config import Config
+from framp.data.kinds import Images
 from framp.errors import BudgetError
 from framp.layout import ParameterLayout
 from framp.models import NamedArchitecture, blank
 from framp.settings import ModelConfig
 from framp.stage2_extraction import WidthPrefix, WidthRolling
+from framp.stage2_extraction.network import Network
 from framp.stage2_extraction.width import window
-from framp.structure import Network
 
 BUDGETS = ("1/64", "1/16", "1/4", "0.04", "0.16", "0.36", "0.64", "1")
 
 
 @cache
 def network(name: str, width: int, classes: int = 10) -> Network:
-    architecture = NamedArchitecture(ModelConfig(name=name, width=width), 3, classes)
-    return Network(architecture, ParameterLayout.of(blank(architecture)), (3, 8, 8))
+    architecture = NamedArchitecture(ModelConfig(name=name, width=width), Images(3, 8, 8), classes)
+    return Network(architecture, ParameterLayout.of(blank(architecture)), Images(3, 8, 8))
 
 
 def prefix(name: str, width: int, **settings: Any) -> WidthPrefix:
@@ -191,7 +192,7 @@ class Flat(nn.Module):
 
 
 def test_a_network_without_channels_is_whole_or_refused() -> None:
-    extractor = WidthPrefix.configured(Config(), Network(Flat, ParameterLayout.of(Flat()), (3, 8, 8)))
+    extractor = WidthPrefix.configured(Config(), Network(Flat, ParameterLayout.of(Flat()), Images(3, 8, 8)))
     full = Budget.parse("1")
     assert extractor.granted(full) is full
     assert extractor.select(torch.zeros(965), full, 1).indices is None

@@ -6,20 +6,19 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from framp.data import Shard
+from framp.data.samples import Samples
 
 
 @contextmanager
-def static_norms(model: nn.Module, shard: Shard, batch: int) -> Iterator[None]:
+def static_norms(model: nn.Module, samples: Samples, batch: int) -> Iterator[None]:
     """Gather each batch norm's mean and variance in one pass over samples, as the mean over batches; then use them."""
     norms = [layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     hooks = [layer.register_forward_pre_hook(_begin) for layer in norms]
     try:
         model.train()
         with torch.no_grad():
-            for start in range(0, len(shard), batch):
-                images, _ = shard.batch(slice(start, start + batch), next(model.parameters()).dtype)
-                model.features(images)  # type: ignore[operator]
+            for inputs, _ in samples.in_order(batch, next(model.parameters()).dtype) if norms else ():
+                model.features(inputs)  # type: ignore[operator]
         model.eval()
         yield
     finally:

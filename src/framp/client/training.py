@@ -4,24 +4,25 @@ The mask stays as it was received; entries outside it are exact zeros before, wh
 """
 
 from collections.abc import Iterator
+from itertools import count, islice
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from framp import rng
 from framp.client.workspace import Workspace
-from framp.data import Shard, augment
+from framp.data.samples import Batch, Samples
+from framp.data.shard import augment
 from framp.messages import LocalTraining, Prototypes, Task, Update
 from framp.stage3_objective import Known
 from framp.stage3_objective.prototypes import class_sums
 
 
-def train(task: Task, shard: Shard, workspace: Workspace) -> Update:
+def train(task: Task, samples: Samples, workspace: Workspace) -> Update:
     """Train the task's submodel on a client's samples."""
     workspace.load(task.submodel)
     model, shown, gradient = workspace.model, workspace.weights, workspace.gradient
-    known = Known(task.prototypes, own_classes(shard, workspace.classes))
+    known = Known(task.prototypes, own_classes(samples, workspace.classes))
     step = Descent(task.training, task.submodel.mask())
     reparametrisation = task.objective.reparametrise(task.submodel)
     weights = shown if reparametrisation is None else shown.clone()
@@ -30,11 +31,11 @@ def train(task: Task, shard: Shard, workspace: Workspace) -> Update:
         torch.manual_seed(rng.number(task.seed, task.round, task.client, "layers that sample"))
         model.train()
         losses = []
-        for images, labels in batches(task, shard, shown.dtype):
+        for inputs, labels in batches(task, samples, shown.dtype):
             if reparametrisation is not None:
                 reparametrisation.shown(weights, out=shown)
             gradient.zero_()
-            loss = task.objective.loss(model, images, labels, known)
+            loss = task.objective.loss(model, inputs, labels, known)
             loss.backward()  # type: ignore[no-untyped-call]
             with torch.no_grad():
                 if reparametrisation is not None:
@@ -44,7 +45,7 @@ def train(task: Task, shard: Shard, workspace: Workspace) -> Update:
 
     if reparametrisation is not None:
         reparametrisation.shown(weights, out=shown)
-    prototypes = local_prototypes(model, shard, workspace.classes) if task.objective.uses_prototypes else None
+    prototypes = local_prototypes(model, samples, workspace.classes) if task.objective.uses_prototypes else None
     values, always = task.submodel.trained(weights)
     return Update(
         round=task.round,
@@ -85,35 +86,30 @@ class Descent:
             weights.addcmul_(gradient, self._mask, value=-training.rate)
 
 
-def own_classes(shard: Shard, classes: int) -> Tensor:
+def own_classes(samples: Samples, classes: int) -> Tensor:
     """Return which classes a client's samples have."""
     found = torch.zeros(classes, dtype=torch.bool)
-    found[shard.labels] = True
+    found[samples.labels] = True
     return found
 
 
-def batches(task: Task, shard: Shard, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(task: Task, samples: Samples, dtype: torch.dtype) -> Iterator[Batch]:
     """Yield T mini-batches: the samples in a random order, anew after each pass; the last of a pass may be short."""
     order = rng.stream(task.seed, task.round, task.client, "batches")
     noise = rng.stream(task.seed, task.round, task.client, "augmentation")
-    remaining = np.empty(0, dtype=np.int64)
-    for _ in range(task.training.steps):
-        if not len(remaining):
-            remaining = order.permutation(len(shard))
-        rows, remaining = remaining[: task.training.batch], remaining[task.training.batch :]
-        images, labels = shard.batch(torch.from_numpy(rows), dtype)
-        yield (augment(images, noise) if task.training.augment else images), labels
+    drawn = (batch for _ in count() for batch in samples.shuffled(task.training.batch, order, dtype))
+    for inputs, labels in islice(drawn, task.training.steps):
+        yield (augment(inputs, noise) if task.training.augment else inputs), labels
 
 
 @torch.no_grad()
-def local_prototypes(model: nn.Module, shard: Shard, classes: int, batch: int = 256) -> Prototypes:
+def local_prototypes(model: nn.Module, samples: Samples, classes: int, batch: int = 256) -> Prototypes:
     """Return P_n^c over the client's own training samples, without augmentation."""
     model.eval()
     total: Tensor | None = None
     counts = torch.zeros(classes, dtype=torch.int64)
-    for start in range(0, len(shard), batch):
-        images, labels = shard.batch(slice(start, start + batch), next(model.parameters()).dtype)
-        sums, present = class_sums(model.features(images), labels, classes)  # type: ignore[operator]
+    for inputs, labels in samples.in_order(batch, next(model.parameters()).dtype):
+        sums, present = class_sums(model.features(inputs), labels, classes)  # type: ignore[operator]
         total = sums if total is None else total + sums
         counts += present
     if total is None:

@@ -1,12 +1,16 @@
-"""Images, the classes they belong to, and which client holds which of them."""
+"""Images or a graph, the classes that they belong to, and which client holds which of them."""
 
 from framp.data.dataset import Dataset, Split
+from framp.data.graph import Graph
+from framp.data.graph_set import GraphSet
 from framp.data.partition import Partition, label_counts, partition, prior_overlap
 from framp.data.shard import Shard, augment
 from framp.data.sources import load, located
 
 __all__ = [
     "Dataset",
+    "Graph",
+    "GraphSet",
     "Partition",
     "Shard",
     "Split",

@@ -73,7 +73,7 @@ class GraphSet:
 def _check(name: str, features: np.ndarray, edges: np.ndarray, labels: np.ndarray, classes: int | None) -> None:
     if features.ndim != 2 or features.dtype.kind not in "fiu" or not features.size:
         raise DataError(
-            f"{name}: node features are {features.dtype} of shape {list(features.shape)}; give numbers [nodes, features]"
+            f"{name}: node features are {features.dtype} of shape {list(features.shape)}; give numbers as [nodes, F]"
         )
     nodes = len(features)
     if labels.shape != (nodes,) or labels.dtype.kind not in "iu":

@@ -1,5 +1,6 @@
 """One client's samples as tensors, ready for batches."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from framp.data.dataset import Dataset, Split
+from framp.data.kinds import Images
+from framp.data.samples import Batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +25,21 @@ class Shard:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def kind(self) -> Images:
+        """Images of some shape."""
+        return Images(*self.images.shape[1:])
+
+    def in_order(self, batch: int, dtype: torch.dtype = torch.float32) -> Iterator[Batch]:
+        """Yield each sample once, in the same order each time."""
+        for start in range(0, len(self), batch):
+            yield self.batch(slice(start, start + batch), dtype)
+
+    def shuffled(self, batch: int, order: np.random.Generator, dtype: torch.dtype = torch.float32) -> Iterator[Batch]:
+        """Yield each sample once, in batches drawn at random; the last may be short."""
+        for rows in torch.split(torch.from_numpy(order.permutation(len(self))), batch):
+            yield self.batch(rows, dtype)
 
     def batch(self, rows: Tensor | slice, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
         """Return some rows: normalised images (channels last, which convolutions on a CPU prefer), labels."""

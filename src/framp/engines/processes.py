@@ -12,7 +12,7 @@ import signal as signals
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -23,7 +23,7 @@ from typing import Any, final
 import torch
 
 from framp.client import Client
-from framp.client.client import ClientData
+from framp.data.clients import ClientData
 from framp.engines.allocator import keep_freed_memory
 from framp.errors import FrampError, ModelError
 from framp.messages import Message, Reply
@@ -53,7 +53,7 @@ class Processes:
         # also when the engine is forgotten or the interpreter ends, before it waits for its children
         self._end = Finalize(self, _end, (self._workers, scratch), exitpriority=10)
         try:
-            self._luggage = pickle.dumps((architecture, _on_disk(data, Path(scratch))))
+            self._luggage = pickle.dumps((architecture, data.on_disk(Path(scratch) / "data")))
         except FrampError:
             self._end()
             raise
@@ -113,13 +113,6 @@ class Processes:
                 with contextlib.suppress(EOFError, OSError):
                     worker.connection.recv_bytes()
                 worker.busy = False
-
-
-def _on_disk(data: ClientData, folder: Path) -> ClientData:
-    """Give data that are in memory alone files, whose pages all workers share."""
-    if data.dataset.folder is not None:
-        return data
-    return replace(data, dataset=data.dataset.save(folder / "data", elsewhere="TMPDIR"))
 
 
 def _end(workers: list[_Worker], scratch: str) -> None:

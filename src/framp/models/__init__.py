@@ -1,4 +1,4 @@
-"""The full networks. A network of the user's own needs only `features(images)` and `head(features)`."""
+"""The full networks. A network of the user's own needs only `features(inputs)` and `head(features)`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,31 +7,42 @@ import torch
 from torch import nn
 
 from framp import rng
+from framp.data.kinds import Images, Kind, Nodes
 from framp.errors import ConfigError, ModelError, unknown
 from framp.models.cnn import SmallCNN
 from framp.models.exits import MultiExit, WithExits
+from framp.models.gcn import GCN
 from framp.models.resnet import ResNet18
 from framp.settings import ModelConfig
 
 Architecture = Callable[[], nn.Module]
 """Builds the full network, the same shape at every call; picklable where worker processes are used."""
 
-NETWORKS: dict[str, Callable[[int, int, int, str], nn.Module]] = {"cnn": SmallCNN, "resnet18": ResNet18}
+IMAGE_NETWORKS: dict[str, Callable[[int, int, int, str], nn.Module]] = {"cnn": SmallCNN, "resnet18": ResNet18}
+GRAPH_NETWORKS: dict[str, Callable[[int, int, int, int, float], nn.Module]] = {"gcn": GCN}
 
 
 @dataclass(frozen=True)
 class NamedArchitecture:
-    """One of the package's networks, for a data set's channels and classes."""
+    """One of the package's networks, for a kind of samples and a number of classes."""
 
     config: ModelConfig
-    channels: int
+    kind: Kind
     classes: int
 
     def __call__(self) -> nn.Module:
         """Build the network."""
-        if self.config.name not in NETWORKS:
-            raise ConfigError(unknown("model", self.config.name, NETWORKS))
-        return NETWORKS[self.config.name](self.channels, self.classes, self.config.width, self.config.norm)
+        model = self.config
+        if model.name not in (*IMAGE_NETWORKS, *GRAPH_NETWORKS):
+            raise ConfigError(unknown("model", model.name, (*IMAGE_NETWORKS, *GRAPH_NETWORKS)))
+        match self.kind:
+            case Images() if model.name in IMAGE_NETWORKS:
+                return IMAGE_NETWORKS[model.name](self.kind.channels, self.classes, model.width, model.norm)
+            case Nodes() if model.name in GRAPH_NETWORKS:
+                build = GRAPH_NETWORKS[model.name]
+                return build(self.kind.features, self.classes, model.layers, model.hidden, model.dropout)
+        what, known = ("images", IMAGE_NETWORKS) if isinstance(self.kind, Images) else ("a graph", GRAPH_NETWORKS)
+        raise ConfigError(f"model.name '{model.name}' does not take {what}; set it to {' or '.join(known)}")
 
 
 def blank(architecture: Architecture) -> nn.Module:
@@ -50,16 +61,16 @@ def initialised(architecture: Architecture, seed: int) -> nn.Module:
         if not callable(getattr(module, name, None)):
             raise ModelError(
                 f"{type(module).__name__} has no method '{name}'; "
-                "a network offers features(images) and head(features), so that prototypes can be taken in between"
+                "a network offers features(inputs) and head(features), so that prototypes can be taken in between"
             )
     return module
 
 
 @torch.no_grad()
-def feature_width(module: nn.Module, image: tuple[int, ...], classes: int) -> int:
-    """Return the length of the features that a network makes of images of some shape, and that its head takes."""
+def feature_width(module: nn.Module, kind: Kind, classes: int) -> int:
+    """Return the length of the features that a network makes of some kind of samples, and that its head takes."""
     module.eval()
-    features = module.features(torch.zeros(2, *image, dtype=next(module.parameters()).dtype))  # type: ignore[operator]
+    features = module.features(kind.blank(next(module.parameters()).dtype))  # type: ignore[operator]
     if features.ndim != 2:
         raise ModelError(
             f"{type(module).__name__}.features returns a tensor of {features.ndim} dimensions; "
@@ -75,7 +86,9 @@ def feature_width(module: nn.Module, image: tuple[int, ...], classes: int) -> in
 
 
 __all__ = [
-    "NETWORKS",
+    "GCN",
+    "GRAPH_NETWORKS",
+    "IMAGE_NETWORKS",
     "Architecture",
     "MultiExit",
     "NamedArchitecture",

@@ -22,10 +22,13 @@ class SmallCNN(nn.Module):
         """Return the steps after which a shallower network could end."""
         return list(self.stages)
 
+    def pooled(self, maps: Tensor) -> Tensor:
+        """Return the features of maps, as a classifier takes them."""
+        return maps.mean(dim=(2, 3))
+
     def features(self, images: Tensor) -> Tensor:
         """Encode images as 4·width features."""
-        maps: Tensor = self.stages(images)
-        return maps.mean(dim=(2, 3))
+        return self.pooled(self.stages(images))
 
     def head(self, features: Tensor) -> Tensor:
         """Classify features."""

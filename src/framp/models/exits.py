@@ -1,7 +1,8 @@
-"""A network that can also end early: mean pooling and a linear layer after each of its units (ScaleFL)."""
+"""A network that can also end early: pooling and a linear layer after each of its units (ScaleFL)."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,10 +18,12 @@ class MultiExit(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         widths, classifier = getattr(network, "unit_widths", None), getattr(network, "classifier", None)
-        if widths is None or not callable(getattr(network, "units", None)) or not isinstance(classifier, nn.Linear):
+        methods = all(callable(getattr(network, name, None)) for name in ("units", "pooled"))
+        if not widths or not methods or not isinstance(classifier, nn.Linear):
             raise ModelError(
-                f"{type(network).__name__} cannot end early; it has to offer units(), a list of the steps from images "
-                "to its last maps, unit_widths, their numbers of channels, and classifier, a linear layer"
+                f"{type(network).__name__} cannot end early; it has to offer units(), a list of the steps from its "
+                "inputs to its last maps, unit_widths, their numbers of channels, pooled(maps), the features of what "
+                "a step returns, and classifier, a linear layer"
             )
         self.network = network
         dtype = classifier.weight.dtype
@@ -33,30 +36,30 @@ class MultiExit(nn.Module):
         early = [number for number in range(1, self.depth) if f"exits.{number - 1}.weight" in names]
         self.active = (*early, *([self.depth] if "network.classifier.weight" in names else []))
 
-    def features(self, images: Tensor) -> Tensor:
-        """Encode images by all units up to the last exit that is there."""
-        return self._pooled(images, (self.active[-1],))[0]
+    def features(self, inputs: Any) -> Tensor:
+        """Encode inputs by all units up to the last exit that is there."""
+        return self._pooled(inputs, (self.active[-1],))[0]
 
     def head(self, features: Tensor) -> Tensor:
         """Classify features by the last exit that is there."""
         return self._exit(self.active[-1], features)
 
-    def exit_logits(self, images: Tensor) -> list[Tensor]:
+    def exit_logits(self, inputs: Any) -> list[Tensor]:
         """Return the logits of all exits that are there, the shallowest first."""
-        pooled = self._pooled(images, self.active)
+        pooled = self._pooled(inputs, self.active)
         return [self._exit(depth, features) for depth, features in zip(self.active, pooled, strict=True)]
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, inputs: Any) -> Tensor:
         """Return the last exit's logits."""
-        return self.head(self.features(images))
+        return self.head(self.features(inputs))
 
-    def _pooled(self, images: Tensor, depths: tuple[int, ...]) -> list[Tensor]:
-        maps, found = images, []
+    def _pooled(self, inputs: Any, depths: tuple[int, ...]) -> list[Tensor]:
+        maps, found = inputs, []
         units: list[nn.Module] = self.network.units()  # type: ignore[operator]
         for depth, unit in enumerate(units[: depths[-1]], start=1):
             maps = unit(maps)
             if depth in depths:
-                found.append(maps.mean(dim=(2, 3)))
+                found.append(self.network.pooled(maps))  # type: ignore[operator]
         return found
 
     def _exit(self, depth: int, features: Tensor) -> Tensor:

@@ -4,11 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from framp import rng
+from framp.data.graph import Graph
+from framp.data.kinds import Kind, Nodes
+from framp.models.gcn import GraphLayer
 
 DIMENSIONS = 128
 
 
-class FeatureExtractor(nn.Sequential):
+class ImageFeatures(nn.Sequential):
     """Three convolutions (32, 64, 128) with ReLU and pooling, then mean pooling; no norm."""
 
     def forward(self, images: Tensor) -> Tensor:
@@ -17,23 +20,35 @@ class FeatureExtractor(nn.Sequential):
         return maps.mean(dim=(2, 3))
 
 
-def feature_extractor(channels: int, seed: int) -> FeatureExtractor:
-    """Return φ as it starts."""
-    layers: list[nn.Module] = []
+class NodeFeatures(nn.Sequential):
+    """Two graph convolutions with ReLU."""
+
+    def forward(self, graph: Graph) -> Tensor:
+        """Return one vector for each node that is asked about."""
+        found: Graph = super().forward(graph)  # type: ignore[no-untyped-call]
+        return found.asked(found.x)
+
+
+def feature_extractor(kind: Kind, seed: int) -> ImageFeatures | NodeFeatures:
+    """Return φ for some kind of samples, as it starts."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.number(seed, rng.NOBODY, rng.NOBODY, "feature extractor"))
+        if isinstance(kind, Nodes):
+            return NodeFeatures(GraphLayer(kind.features, DIMENSIONS, 0.0), GraphLayer(DIMENSIONS, DIMENSIONS, 0.0))
+        layers: list[nn.Module] = []
+        channels = kind.channels
         for outputs in (32, 64, DIMENSIONS):
             convolution = nn.Conv2d(channels, outputs, 3, padding=1)
             nn.init.kaiming_normal_(convolution.weight)
             nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
             layers += [convolution, nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
             channels = outputs
-    return FeatureExtractor(*layers)
+        return ImageFeatures(*layers)
 
 
-def with_classifier(channels: int, classes: int, seed: int) -> nn.Sequential:
+def with_classifier(kind: Kind, classes: int, seed: int) -> nn.Sequential:
     """Return φ under a linear layer that tells the classes apart, to be trained with it."""
-    extractor = feature_extractor(channels, seed)
+    extractor = feature_extractor(kind, seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.number(seed, rng.NOBODY, rng.NOBODY, "classifier over features"))
         return nn.Sequential(extractor, nn.Linear(DIMENSIONS, classes))

@@ -53,10 +53,13 @@ class ResNet18(nn.Module):
         first, *others = self.blocks
         return [nn.Sequential(self.stem, first), *others]
 
+    def pooled(self, maps: Tensor) -> Tensor:
+        """Return the features of maps, as a classifier takes them."""
+        return maps.mean(dim=(2, 3))
+
     def features(self, images: Tensor) -> Tensor:
         """Encode images as 8·width features."""
-        maps: Tensor = self.blocks(self.stem(images))
-        return maps.mean(dim=(2, 3))
+        return self.pooled(self.blocks(self.stem(images)))
 
     def head(self, features: Tensor) -> Tensor:
         """Classify features."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from framp import rng
 from framp.config import Config
+from framp.data.kinds import Kind
 from framp.messages import ExtractorTraining
 from framp.models.features import flattened, with_classifier
 
@@ -105,7 +106,7 @@ class Features(Fixed):
         return True
 
     @classmethod
-    def configured(cls, config: Config, raw: Tensor, channels: int, classes: int) -> "Features":
+    def configured(cls, config: Config, raw: Tensor, kind: Kind, classes: int) -> "Features":
         """Standardise unless the configuration says otherwise."""
         return cls(raw, config.generation.standardise)
 
@@ -146,9 +147,9 @@ class TrainedFeatures(Features):
         self._every, self._epochs, self._rate = training
 
     @classmethod
-    def configured(cls, config: Config, raw: Tensor, channels: int, classes: int) -> "TrainedFeatures":
+    def configured(cls, config: Config, raw: Tensor, kind: Kind, classes: int) -> "TrainedFeatures":
         """Start at the random feature extractor by which the clients enrolled."""
-        network = with_classifier(channels, classes, feature_seed(config.seed))
+        network = with_classifier(kind, classes, feature_seed(config.seed))
         generation = config.generation
         training = (generation.refresh_every, generation.extractor_epochs, generation.extractor_rate)
         return cls(raw, generation.standardise, flattened(network), training)
@@ -198,7 +199,7 @@ class OneHot(Fixed):
         return False
 
     @classmethod
-    def configured(cls, config: Config, raw: Tensor, channels: int, classes: int) -> "OneHot":
+    def configured(cls, config: Config, raw: Tensor, kind: Kind, classes: int) -> "OneHot":
         """Take one dimension a client."""
         return cls(len(raw))
 

@@ -6,7 +6,7 @@ fit at each depth, the one of largest depth^1.5 · width with a width below 1; t
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from torch import Tensor, nn
@@ -16,8 +16,9 @@ from framp.config import Config
 from framp.errors import BudgetError, ModelError
 from framp.models import MultiExit, blank
 from framp.stage2_extraction.extractor import Selection, Unlearned
+from framp.stage2_extraction.network import Network
 from framp.stage2_extraction.slices import Slices
-from framp.structure import Network, Run
+from framp.tracing import Run
 
 
 @dataclass(frozen=True)
@@ -98,15 +99,15 @@ class DepthWidth(Unlearned):
         return replace(self.slices, structure=replace(self.slices.structure, used=used))
 
 
-def _all_exits(module: nn.Module, images: Tensor) -> list[Tensor]:
+def _all_exits(module: nn.Module, inputs: Any) -> list[Tensor]:
     assert isinstance(module, MultiExit)
-    return module.exit_logits(images)
+    return module.exit_logits(inputs)
 
 
 def _exit(depth: int) -> Run:
-    def run(module: nn.Module, images: Tensor) -> list[Tensor]:
+    def run(module: nn.Module, inputs: Any) -> list[Tensor]:
         assert isinstance(module, MultiExit)
         module.active = (depth,)
-        return [module(images)]
+        return [module(inputs)]
 
     return run

@@ -8,7 +8,7 @@ from torch import Tensor
 from framp.budgets import FULL, Budget
 from framp.config import Config
 from framp.stage2_extraction.extractor import Selection, Unlearned
-from framp.structure import Network
+from framp.stage2_extraction.network import Network
 
 
 @final

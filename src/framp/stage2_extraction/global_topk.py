@@ -8,8 +8,8 @@ from torch import Tensor
 from framp.budgets import Budget
 from framp.config import Config
 from framp.stage2_extraction.extractor import Selection, Unlearned
+from framp.stage2_extraction.network import Network
 from framp.stage2_extraction.threshold import top_indices
-from framp.structure import Network
 
 
 @final

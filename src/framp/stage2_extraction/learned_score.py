@@ -23,8 +23,8 @@ from framp.budgets import Budget
 from framp.config import Config
 from framp.layout import Entry
 from framp.stage2_extraction.extractor import Selection
+from framp.stage2_extraction.network import Network
 from framp.stage2_extraction.threshold import top_indices
-from framp.structure import Network
 from framp.updates import MaskedUpdate
 
 _HIDDEN = 8

@@ -10,7 +10,8 @@ import torch
 
 from framp.layout import ParameterLayout
 from framp.stage2_extraction.extractor import Selection
-from framp.structure import Network, Structure, flat
+from framp.stage2_extraction.network import Network
+from framp.structure import Structure, flat
 
 
 @dataclass(frozen=True)

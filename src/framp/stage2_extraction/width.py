@@ -16,8 +16,8 @@ from framp.budgets import Budget
 from framp.config import Config
 from framp.errors import BudgetError
 from framp.stage2_extraction.extractor import Selection, Unlearned
+from framp.stage2_extraction.network import Network
 from framp.stage2_extraction.slices import Slices
-from framp.structure import Network
 
 
 @dataclass(frozen=True)

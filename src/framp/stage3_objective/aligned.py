@@ -6,7 +6,7 @@ of classes that the client does not hold and would otherwise forget.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -34,9 +34,9 @@ class Aligned(Plain):
         alignment = config.alignment
         return cls(alignment.weight, alignment.distance, alignment.reduction)
 
-    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, known: Known) -> Tensor:
+    def loss(self, model: nn.Module, inputs: Any, labels: Tensor, known: Known) -> Tensor:
         """Return L_CE + λ·L_R of a batch."""
-        features = model.features(images)  # type: ignore[operator]
+        features = model.features(inputs)  # type: ignore[operator]
         cross_entropy = F.cross_entropy(model.head(features), labels)  # type: ignore[operator]
         prototypes = known.prototypes
         if prototypes is None:

@@ -1,7 +1,7 @@
 """Plain cross-entropy: L = L_CE."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -20,6 +20,6 @@ class CrossEntropy(Plain):
         """Take nothing from the configuration."""
         return cls()
 
-    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, known: Known) -> Tensor:
+    def loss(self, model: nn.Module, inputs: Any, labels: Tensor, known: Known) -> Tensor:
         """Return the cross-entropy of a batch."""
-        return F.cross_entropy(model.head(model.features(images)), labels)  # type: ignore[operator]
+        return F.cross_entropy(model.head(model.features(inputs)), labels)  # type: ignore[operator]

@@ -7,7 +7,7 @@ With exits 1..e of the client's own level, the deepest of them the teacher:
 
 from dataclasses import dataclass, replace
 from math import floor
-from typing import final
+from typing import Any, final
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -40,9 +40,9 @@ class ExitDistillation(Plain):
         """Distil only once the exits have learned something to distil."""
         return replace(self, distils=round > self.starts_after)
 
-    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, known: Known) -> Tensor:
+    def loss(self, model: nn.Module, inputs: Any, labels: Tensor, known: Known) -> Tensor:
         """Return the loss of a batch over the exits that the submodel has."""
-        logits: list[Tensor] = model.exit_logits(images)  # type: ignore[operator]
+        logits: list[Tensor] = model.exit_logits(inputs)  # type: ignore[operator]
         last = len(logits)
         total = last * F.cross_entropy(logits[-1], labels)
         for number, early in enumerate(logits[:-1], start=1):

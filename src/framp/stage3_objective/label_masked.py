@@ -6,7 +6,7 @@ server's mean of a row is over the participants that have its class.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class LabelMasked(Plain):
         """Take nothing from the configuration."""
         return cls()
 
-    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, known: Known) -> Tensor:
+    def loss(self, model: nn.Module, inputs: Any, labels: Tensor, known: Known) -> Tensor:
         """Return the masked cross-entropy of a batch."""
-        logits = model.head(model.features(images))  # type: ignore[operator]
+        logits = model.head(model.features(inputs))  # type: ignore[operator]
         return F.cross_entropy(logits.masked_fill(~known.classes, 0.0), labels)

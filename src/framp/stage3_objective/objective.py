@@ -1,7 +1,7 @@
 """The contract of stage 3: what a client minimises on its submodel."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from torch import Tensor, nn
 
@@ -39,7 +39,7 @@ class Objective(Protocol):
     def in_round(self, round: int) -> "Objective":
         """Return the objective of a round."""
 
-    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, known: Known) -> Tensor:
+    def loss(self, model: nn.Module, inputs: Any, labels: Tensor, known: Known) -> Tensor:
         """Return the loss of one mini-batch."""
 
     def reparametrise(self, submodel: Submodel) -> Reparametrisation | None:

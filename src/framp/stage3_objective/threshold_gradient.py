@@ -6,7 +6,7 @@ and freezes where it is.
 """
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -52,9 +52,9 @@ class ThresholdGradient(Plain):
         """Take nothing from the configuration."""
         return cls()
 
-    def loss(self, model: nn.Module, images: Tensor, labels: Tensor, known: Known) -> Tensor:
+    def loss(self, model: nn.Module, inputs: Any, labels: Tensor, known: Known) -> Tensor:
         """Return the cross-entropy of a batch."""
-        return F.cross_entropy(model.head(model.features(images)), labels)  # type: ignore[operator]
+        return F.cross_entropy(model.head(model.features(inputs)), labels)  # type: ignore[operator]
 
     def reparametrise(self, submodel: Submodel) -> Threshold:
         """Take θ from the smallest magnitude that was received."""
