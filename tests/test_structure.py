@@ -3,7 +3,7 @@ import numpy as np
 from framp.data.kinds import Images
 from framp.layout import ParameterLayout
 from framp.models import SmallCNN
-from framp.structure import flat
+from framp.structure import Segment, flat
 from framp.tracing import trace
 
 
