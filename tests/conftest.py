@@ -9,7 +9,7 @@ import torch
 from hypothesis import settings
 
 from framp.config import Config
-from framp.data import Dataset
+from framp.data import Dataset, GraphSet
 from framp.federation import Federation, parts_over
 from framp.models import Architecture
 
@@ -32,6 +32,17 @@ TOY: dict[str, Any] = {
     "training.batch": 8,
     "generation.hidden": 8,
     "evaluation.batch": 64,
+}
+
+
+GRAPH: dict[str, Any] = {
+    **TOY,
+    "name": "toy-graph",
+    "partition.kind": "metis",
+    "model.name": "gcn",
+    "model.layers": 3,
+    "model.hidden": 24,
+    "training.rate": 0.3,
 }
 
 
@@ -62,13 +73,37 @@ def toy_config() -> MakeConfig:
     return lambda values: Config().with_values(TOY | values)
 
 
+@pytest.fixture(scope="session")
+def toy_graph() -> GraphSet:
+    """240 nodes of 4 classes on a ring of 12 communities, each of one class; a feature tells it, in noise."""
+    generator = np.random.default_rng(0)
+    nodes = np.arange(240)
+    labels = nodes // 20 % 4
+    features = generator.normal(0, 0.5, size=(240, 6))
+    features[nodes, labels] += 1
+    near = np.stack([nodes.repeat(3), (nodes.repeat(3) // 20 * 20 + generator.integers(0, 20, size=720))])
+    ring = np.stack([nodes, (nodes + 1) % 240])
+    return GraphSet.from_edges("toy", features, np.concatenate([near, ring], axis=1), labels, 4)
+
+
 @pytest.fixture
-def toy_federation(toy_dataset: Dataset, toy_config: MakeConfig) -> Iterator[MakeFederation]:
+def toy_federation(toy_dataset: Dataset) -> Iterator[MakeFederation]:
     """Return the maker of federations over the toy problem; they are closed when the test is over."""
+    yield from _maker(toy_dataset, TOY)
+
+
+@pytest.fixture
+def toy_graph_federation(toy_graph: GraphSet) -> Iterator[MakeFederation]:
+    """Return the maker of federations over the toy graph; they are closed when the test is over."""
+    yield from _maker(toy_graph, GRAPH)
+
+
+def _maker(dataset: Dataset | GraphSet, defaults: dict[str, Any]) -> Iterator[MakeFederation]:
     made: list[Federation] = []
 
     def make(values: dict[str, Any] | None = None, architecture: Architecture | None = None) -> Federation:
-        made.append(Federation(parts_over(toy_dataset, toy_config(values or {}), architecture)))
+        config = Config().with_values(defaults | (values or {}))
+        made.append(Federation(parts_over(dataset, config, architecture)))
         return made[-1]
 
     yield make

@@ -25,9 +25,9 @@ def plausible(value: Any, choices: tuple[str, ...]) -> st.SearchStrategy[Any]:
     if isinstance(value, bool):
         return st.booleans()
     if isinstance(value, int):
-        return st.integers(1, 10**12)
+        return st.integers(2, 10**12)
     if isinstance(value, float):
-        return st.floats(0, 1, exclude_min=True)
+        return st.floats(0, 1, exclude_min=True, exclude_max=True)
     return TEXT
 
 
@@ -309,7 +309,7 @@ def test_the_hash_depends_on_everything_else(section: str | None) -> None:
         elif isinstance(value, list):
             other = value[::-1] if value != value[::-1] else [0.1, 0.2, 0.3, 0.4]
         elif isinstance(value, float):
-            other = value / 2 or 1.0
+            other = value / 2 or 0.5
         else:
             other = value + type(value)(1)
         key = entry.name if section is None else f"{section}.{entry.name}"
