@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from framp.data import subgraphs
+from framp.data import cuts
 from framp.data.dealing import KINDS, Pool, Shards
 from framp.errors import ConfigError, DataError, listed, unknown
 from framp.rng import NOBODY, stream
@@ -40,7 +40,7 @@ def partition(train_labels: np.ndarray, test_labels: np.ndarray, classes: int, c
 
     The training part is the same for matched and independent test parts: each part draws from its own stream.
     """
-    if config.kind in subgraphs.KINDS:
+    if config.kind in cuts.KINDS:
         raise ConfigError(f"partition.kind '{config.kind}' cuts graphs; images are dealt out by {listed(KINDS, 'or')}")
     if config.kind not in KINDS:
         raise ConfigError(unknown("value for partition.kind", config.kind, KINDS))
