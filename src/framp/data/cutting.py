@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from framp.data import dealing
+from framp.data.cuts import KINDS
 from framp.data.graph_set import GraphSet
 from framp.data.partition import Partition, hash_of_all
-from framp.data.cuts import KINDS
 from framp.errors import ConfigError, DataError, listed, unknown
 from framp.rng import NOBODY, stream
 from framp.settings import PartitionConfig
