@@ -41,3 +41,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
     hint = f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(choices)}"
     return f"unknown {kind} '{name}'; {hint}"
+
+
+def listed(names: Iterable[str], last: str) -> str:
+    """Join names as a sentence does: "metis, louvain or random"."""
+    *others, final = names
+    return f"{', '.join(others)} {last} {final}" if others else final

@@ -64,6 +64,12 @@ def test_another_partition_in_the_folder_is_left_alone(dealt: Path, framp: Any) 
     framp("partition", "digits", "--set", "partition.clients=2000", "--out", dealt).refused("partition.clients")
 
 
+def test_images_are_not_cut_as_graphs_are(tmp_path: Path, framp: Any) -> None:
+    result = framp("partition", "digits", "--set", "partition.kind=metis", "--out", tmp_path / "cut")
+    result.refused("partition.kind 'metis' cuts graphs", "dirichlet")
+    assert not (tmp_path / "cut").exists()
+
+
 @pytest.mark.parametrize("file", ["labels.svg", "labels.png"])
 def test_a_disk_that_is_full_leaves_nothing(file: str, dealt: Path, tmp_path: Path, framp: Any) -> None:
     size = next(dealt.rglob(file)).stat().st_size

@@ -93,6 +93,19 @@ def test_figure_of_a_partition(tmp_path: Path) -> None:
     _check(label_figure(labels, tmp_path), "Training samples", "Overlap", "α = 0.3", "client")
 
 
+def test_figure_of_a_graphs_partition(graph_labels: Labels, tmp_path: Path) -> None:
+    words = ("toy (metis)", "Training nodes", "Test nodes", "validation nodes", "edges kept", "edges cut", "Overlap")
+    paths = label_figure(graph_labels, tmp_path)
+    _check(paths, *words)
+    assert all("samples" not in path.read_text() for path in paths if path.suffix == ".svg")
+
+
+def test_figure_of_a_single_client_counts_whole_clients(tmp_path: Path) -> None:
+    counts = np.ones((1, 3), dtype=np.int64)
+    (svg, _) = label_figure(Labels("toy", "iid, matched test", counts, counts, "ab" * 32), tmp_path)
+    assert ">−0.4<" not in svg.read_text()
+
+
 def test_a_figure_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "figures").write_text("a file is in the way")
     with pytest.raises(RunFolderError, match="figures"):

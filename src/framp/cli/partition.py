@@ -3,12 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from framp.cli import options
 from framp.cli.output import Output
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from framp.config import Config
+    from framp.data import Partition
+
+GRAPHS = ("sbm", "planetoid", "arxiv", "pyg")
 
 
 def partition(
@@ -18,18 +26,18 @@ def partition(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Deal the data out as a run would, and show each client's labels, sizes and overlap of train and test."""
+    """Deal the data out as a run would, and show each client's labels, sizes and overlap of train and test.
+
+    Of a graph, show each client's subgraph too: its nodes, the edges that it keeps and those that are cut.
+    """
     output = Output(json, quiet)
     config = options.configured(preset, settings)
-    from framp.data import load
-    from framp.data import partition as deal
     from framp.report.label_figure import label_figure
     from framp.report.labels import Labels, label_table, labels_csv
     from framp.runs.atomic import write_text
 
-    data = load(config.data)
-    shares = deal(data.train.labels, data.test.labels, data.classes, config.partition)
-    labels = Labels.of(config, data, shares)
+    shares, classes, train_labels, test_labels = _dealt(config)
+    labels = Labels.of(config, train_labels, test_labels, classes, shares)
     labels.refuse_other(out)
     again = "run the same command again"
     with _all_or_nothing(out):
@@ -40,6 +48,22 @@ def partition(
     output.files("Files", [out / "partition.json", out / "labels.csv", *figures])
     value = labels.summary() | {"folder": str(out), "figures": [str(path) for path in figures]}
     output.last(f"partition {labels.sha256} in {out}", value)
+
+
+def _dealt(config: "Config") -> "tuple[Partition, int, np.ndarray, np.ndarray]":
+    """Load the data and deal them out: the partition, the number of classes, and the labels that it refers to."""
+    if config.data.source in GRAPHS:
+        from framp.data.cutting import cut
+        from framp.data.graph_sources import load_graph
+
+        graph = load_graph(config.data, config.sbm)
+        return cut(graph, config.partition), graph.classes, graph.labels, graph.labels
+    from framp.data import load
+    from framp.data import partition as deal
+
+    data = load(config.data)
+    labels = data.train.labels, data.test.labels
+    return deal(*labels, data.classes, config.partition), data.classes, *labels
 
 
 @contextmanager

@@ -1,14 +1,15 @@
 """Who holds which samples: a pure function of the labels and the partition's settings."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from framp.data import cuts
 from framp.data.dealing import KINDS, Pool, Shards
-from framp.errors import ConfigError, DataError, unknown
+from framp.errors import ConfigError, DataError, listed, unknown
 from framp.rng import NOBODY, stream
 from framp.settings import PartitionConfig
 
@@ -24,10 +25,14 @@ class Partition:
     def to_dict(self) -> dict[str, Any]:
         """Return sizes and hashes as plain values, for `partition.json`."""
         clients = [
-            {"id": client, "train": len(train), "test": len(test), "sha256": _client_hash(train, test)}
-            for client, (train, test) in enumerate(zip(self.train, self.test, strict=True))
+            {"id": client, "train": len(held[0]), "test": len(held[1]), "sha256": _client_hash(held)}
+            for client, held in enumerate(self._held())
         ]
         return {"schema": 1, "sha256": self.sha256, "clients": clients}
+
+    def _held(self) -> Iterator[tuple[np.ndarray, ...]]:
+        """Return what each client holds: all that its hash covers."""
+        return zip(self.train, self.test, strict=True)
 
 
 def partition(train_labels: np.ndarray, test_labels: np.ndarray, classes: int, config: PartitionConfig) -> Partition:
@@ -35,6 +40,8 @@ def partition(train_labels: np.ndarray, test_labels: np.ndarray, classes: int, c
 
     The training part is the same for matched and independent test parts: each part draws from its own stream.
     """
+    if config.kind in cuts.KINDS:
+        raise ConfigError(f"partition.kind '{config.kind}' cuts graphs; images are dealt out by {listed(KINDS, 'or')}")
     if config.kind not in KINDS:
         raise ConfigError(unknown("value for partition.kind", config.kind, KINDS))
     pools = []
@@ -55,10 +62,15 @@ def partition(train_labels: np.ndarray, test_labels: np.ndarray, classes: int, c
                     f"client {client} is left without {part} samples by partition.kind '{config.kind}'; "
                     "lower partition.clients or use a larger set"
                 )
+    return Partition(train, test, hash_of_all(zip(train, test, strict=True)))
+
+
+def hash_of_all(held: Iterable[tuple[np.ndarray, ...]]) -> str:
+    """Hash what each client holds, client by client."""
     digest = hashlib.sha256()
-    for own_train, own_test in zip(train, test, strict=True):
-        digest.update(bytes.fromhex(_client_hash(own_train, own_test)))
-    return Partition(train, test, digest.hexdigest())
+    for own in held:
+        digest.update(bytes.fromhex(_client_hash(own)))
+    return digest.hexdigest()
 
 
 def label_counts(labels: np.ndarray, shards: Sequence[np.ndarray], classes: int) -> np.ndarray:
@@ -78,8 +90,8 @@ def _finished(shards: Shards, pool: Pool) -> tuple[np.ndarray, ...]:
     return tuple(pool.generator.permutation(np.asarray(shard, dtype=np.int64)) for shard in shards)
 
 
-def _client_hash(train: np.ndarray, test: np.ndarray) -> str:
-    digest = hashlib.sha256(f"{len(train)}/{len(test)}".encode())
-    for indices in (train, test):
+def _client_hash(held: tuple[np.ndarray, ...]) -> str:
+    digest = hashlib.sha256("/".join(str(len(indices)) for indices in held).encode())
+    for indices in held:
         digest.update(indices.astype("<i8").tobytes())
     return digest.hexdigest()
