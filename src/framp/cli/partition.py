@@ -3,20 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from framp.cli import options
 from framp.cli.output import Output
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from framp.config import Config
-    from framp.data import Partition
-
-GRAPHS = ("sbm", "planetoid", "arxiv", "pyg")
 
 
 def partition(
@@ -32,38 +24,23 @@ def partition(
     """
     output = Output(json, quiet)
     config = options.configured(preset, settings)
+    from framp.data.clients import dealt
     from framp.report.label_figure import label_figure
     from framp.report.labels import Labels, label_table, labels_csv
     from framp.runs.atomic import write_text
 
-    shares, classes, train_labels, test_labels = _dealt(config)
-    labels = Labels.of(config, train_labels, test_labels, classes, shares)
+    data = dealt(config)
+    labels = Labels.of(config, *data.labels, data.dataset.classes, data.partition)
     labels.refuse_other(out)
     again = "run the same command again"
     with _all_or_nothing(out):
         figures = label_figure(labels, out / "figures")
         write_text(out / "labels.csv", labels_csv(labels), again)
-        write_text(out / "partition.json", labels.to_json(shares), again)
+        write_text(out / "partition.json", labels.to_json(data.partition), again)
     output.table(label_table(labels))
     output.files("Files", [out / "partition.json", out / "labels.csv", *figures])
     value = labels.summary() | {"folder": str(out), "figures": [str(path) for path in figures]}
     output.last(f"partition {labels.sha256} in {out}", value)
-
-
-def _dealt(config: "Config") -> "tuple[Partition, int, np.ndarray, np.ndarray]":
-    """Load the data and deal them out: the partition, the number of classes, and the labels that it refers to."""
-    if config.data.source in GRAPHS:
-        from framp.data.cutting import cut
-        from framp.data.graph_sources import load_graph
-
-        graph = load_graph(config.data, config.sbm)
-        return cut(graph, config.partition), graph.classes, graph.labels, graph.labels
-    from framp.data import load
-    from framp.data import partition as deal
-
-    data = load(config.data)
-    labels = data.train.labels, data.test.labels
-    return deal(*labels, data.classes, config.partition), data.classes, *labels
 
 
 @contextmanager

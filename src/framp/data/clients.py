@@ -114,21 +114,17 @@ class GraphClients:
     def _asked(self, parts: Sequence[np.ndarray], client: int | None) -> Subgraph:
         clients = range(len(parts)) if client is None else (client,)
         graphs = [
-            self._graph(number).asking(torch.from_numpy(np.searchsorted(self._nodes(number), parts[number])))
+            self._graph(number).asking(torch.from_numpy(np.searchsorted(self.partition.nodes(number), parts[number])))
             for number in clients
         ]
         return Subgraph(
             graphs, [torch.from_numpy(np.asarray(self.dataset.labels[parts[number]])) for number in clients]
         )
 
-    def _nodes(self, client: int) -> np.ndarray:
-        whole = self.partition
-        return np.sort(np.concatenate([whole.train[client], whole.test[client], whole.rest[client]]))
-
     def _graph(self, client: int) -> Graph:
         """Return the subgraph that a client's nodes induce."""
         if client not in self._graphs:
-            nodes = self._nodes(client)
+            nodes = self.partition.nodes(client)
             own = self.dataset.adjacency[nodes][:, nodes]
             self._graphs[client] = Graph.of(
                 torch.from_numpy(np.asarray(self.dataset.features[nodes])),
