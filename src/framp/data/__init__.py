@@ -3,11 +3,13 @@
 from framp.data.dataset import Dataset, Split
 from framp.data.graph import Graph
 from framp.data.graph_set import GraphSet
+from framp.data.graph_sources import GRAPH_SOURCES, load_graph
 from framp.data.partition import Partition, label_counts, partition, prior_overlap
 from framp.data.shard import Shard, augment
 from framp.data.sources import load, located
 
 __all__ = [
+    "GRAPH_SOURCES",
     "Dataset",
     "Graph",
     "GraphSet",
@@ -17,6 +19,7 @@ __all__ = [
     "augment",
     "label_counts",
     "load",
+    "load_graph",
     "located",
     "partition",
     "prior_overlap",

@@ -1,21 +1,18 @@
 """A labelled set of images in two splits, in memory or as memory-mapped files that processes share."""
 
 import hashlib
-import json
 import math
-import os
-import shutil
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from framp.data.arrays import damaged, open_folder, save_folder, write_folder
 from framp.errors import DataError
 
+KIND = "dataset"
 SCHEMA = 1
-META = "meta.json"
 CHUNK = 1024
 
 
@@ -94,16 +91,8 @@ class Dataset:
     def open(cls, folder: Path) -> "Dataset":
         """Map a folder that `save` wrote into memory; nothing is read until it is used."""
         folder = Path(folder).absolute()
-        if not folder.is_dir():
-            raise DataError(f"there is no dataset in {folder}; load it again")
-        try:
-            meta = json.loads((folder / META).read_text(encoding="utf-8"))
-            if meta["schema"] != SCHEMA:
-                raise ValueError(f"schema {meta['schema']}, expected {SCHEMA}")
-            arrays = {key: np.load(folder / f"{key}.npy", mmap_mode="r") for key in _FILES}
-            for key, array in arrays.items():
-                if list(array.shape) != meta["shapes"][key]:
-                    raise ValueError(f"{key}.npy has shape {list(array.shape)}, expected {meta['shapes'][key]}")
+
+        def build(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Dataset":
             return cls(
                 name=str(meta["name"]),
                 classes=int(meta["classes"]),
@@ -114,18 +103,13 @@ class Dataset:
                 sha256=str(meta["sha256"]),
                 folder=folder,
             )
-        except (OSError, EOFError, ValueError, KeyError, TypeError, DataError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise DataError(
-                f"the dataset in {folder} is damaged ({reason}); delete this folder and try again"
-            ) from None
+
+        return open_folder(folder, KIND, SCHEMA, _FILES, build)
 
     def verify(self) -> "Dataset":
         """Raise if the samples are not those that were hashed."""
         if _content_hash(self.train, self.test) != self.sha256:
-            raise DataError(
-                f"the dataset in {self.folder} is damaged (wrong checksum); delete this folder and try again"
-            )
+            raise damaged(self.folder, KIND, "wrong checksum")
         return self
 
     def save(self, folder: Path, elsewhere: str = "FRAMP_CACHE") -> "Dataset":
@@ -134,40 +118,17 @@ class Dataset:
         If another process wrote the same dataset meanwhile, its files are used. `elsewhere` is the environment
         variable that leads to another disk, for the message if this one refuses.
         """
-        folder = Path(folder).absolute()
-        if not folder.exists():
-            temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-            try:
-                temporary.mkdir(parents=True)
-                self._write(temporary)
-                os.rename(temporary, folder)
-            except OSError as error:
-                if not folder.is_dir():
-                    raise DataError(
-                        f"cannot write the dataset to {folder}: {error.strerror or error}; "
-                        f"make room there or name another place in {elsewhere}"
-                    ) from None
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)
-        saved = Dataset.open(folder)
-        if saved.sha256 != self.sha256:
-            raise DataError(f"{folder} holds another dataset, {saved.name}; delete this folder or choose another")
-        return saved
+        return save_folder(folder, KIND, self, self._write, Dataset.open, elsewhere)
 
     def _write(self, folder: Path) -> None:
-        arrays = self._arrays()
-        for key, array in arrays.items():
-            _write_array(folder / f"{key}.npy", np.ascontiguousarray(array))
         meta = {
-            "schema": SCHEMA,
             "name": self.name,
             "classes": self.classes,
             "mean": self.mean,
             "std": self.std,
             "sha256": self.sha256,
-            "shapes": {key: list(array.shape) for key, array in arrays.items()},
         }
-        (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+        write_folder(folder, SCHEMA, meta, self._arrays())
 
     def _arrays(self) -> dict[str, np.ndarray]:
         arrays = (self.train.images, self.train.labels, self.test.images, self.test.labels)
@@ -181,13 +142,6 @@ class Dataset:
 
 
 _FILES = ("train_images", "train_labels", "test_images", "test_labels")
-
-
-def _write_array(path: Path, array: np.ndarray) -> None:
-    """Write what `np.save` would; its own writing does not say why the disk refuses."""
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(array.data)
 
 
 def _split(images: np.ndarray, labels: np.ndarray) -> Split:

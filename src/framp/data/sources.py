@@ -1,11 +1,9 @@
-"""Where datasets come from: bundled digits, a local folder of parquet files, or the Hugging Face hub.
+"""Where images come from: bundled digits, a local folder of parquet files, or the Hugging Face hub.
 
 Whatever the source, the images are decoded once and kept as memory-mapped files in the cache.
 """
 
 import contextlib
-import hashlib
-import json
 import logging
 import os
 import re
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from framp.config import Config
+from framp.data.cache import cache_folder, entry, file_hash
 from framp.data.dataset import Dataset
 from framp.data.decode import Table, fit, read
 from framp.errors import ConfigError, DataError
@@ -32,16 +31,14 @@ def load(config: DataConfig, cache: Path | None = None) -> Dataset:
 
 
 def located(config: Config) -> Config:
-    """Return a configuration that names a local folder in full, so that it holds in every working directory."""
+    """Return a configuration that names a local path in full, so that it holds in every working directory."""
     local = Path(config.data.path).expanduser()
-    if config.data.source != "huggingface" or not config.data.path or not local.is_dir():
+    if config.data.source not in _WITH_PATH or not config.data.path or not local.exists():
         return config
     return config.with_values({"data.path": str(local.resolve())})
 
 
-def cache_folder() -> Path:
-    """Return where decoded datasets are kept."""
-    return Path(os.environ.get("FRAMP_CACHE") or "~/.cache/framp").expanduser()
+_WITH_PATH = ("huggingface", "planetoid", "arxiv", "pyg")
 
 
 def _find(config: DataConfig, cache: Path) -> Dataset:
@@ -59,19 +56,13 @@ def _find(config: DataConfig, cache: Path) -> Dataset:
     return _from_hub(config, cache)
 
 
-def _cache_folder(cache: Path, name: str, key: Any) -> Path:
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
-    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(name).name)
-    return cache / f"{readable}-{digest[:32]}"
-
-
 def _settings(config: DataConfig) -> list[Any]:
     """Return all that decides what is read from a source."""
     return [config.image_column, config.label_column, config.train_split, config.test_split, config.image_size]
 
 
 def _digits(config: DataConfig, cache: Path) -> Dataset:
-    folder = _cache_folder(cache, "digits", ["digits", 1, config.image_size])
+    folder = entry(cache, "digits", ["digits", 1, config.image_size])
     if folder.exists():
         return Dataset.open(folder)
     from sklearn.datasets import load_digits
@@ -91,8 +82,8 @@ def _digits(config: DataConfig, cache: Path) -> Dataset:
 
 def _from_folder(local: Path, config: DataConfig, cache: Path) -> Dataset:
     files = [_parquet_files(local, split) for split in (config.train_split, config.test_split)]
-    hashes = [[_file_hash(file) for file in split] for split in files]
-    folder = _cache_folder(cache, local.name, [hashes, _settings(config)])
+    hashes = [[file_hash(file) for file in split] for split in files]
+    folder = entry(cache, local.name, [hashes, _settings(config)])
     if folder.exists():
         return Dataset.open(folder)
     train = Table.from_parquet(files[0], f"{local}/{config.train_split}")
@@ -124,11 +115,6 @@ def _split_of(file: Path) -> str:
     return file.parent.name if name.isdecimal() else name
 
 
-def _file_hash(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
 def _from_hub(config: DataConfig, cache: Path) -> Dataset:
     import datasets
 
@@ -149,7 +135,7 @@ def _from_hub(config: DataConfig, cache: Path) -> Dataset:
                 f"no split '{split}' in '{config.path}'; splits found: {', '.join(map(str, found))}; "
                 "set data.train_split or data.test_split"
             )
-    folder = _cache_folder(cache, config.path, [[found[split]._fingerprint for split in splits], _settings(config)])
+    folder = entry(cache, config.path, [[found[split]._fingerprint for split in splits], _settings(config)])
     if folder.exists():
         return Dataset.open(folder)
     train, test = (Table.from_dataset(found[split], f"{config.path}/{split}") for split in splits)
