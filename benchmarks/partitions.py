@@ -4,10 +4,10 @@ import time
 from statistics import median
 
 import numpy as np
-from framp.data.block_model import generate
 
 from benchmarks.timing import Figure
 from framp.data import partition
+from framp.data.block_model import generate
 from framp.data.cutting import cut
 from framp.settings import PartitionConfig, SbmConfig
 
