@@ -52,7 +52,7 @@ def test_without_edges_one_node_is_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"features": FEATURES[0]}, r"node features are float64 of shape \[2\]; give numbers \[nodes, features\]"),
+        ({"features": FEATURES[0]}, r"node features are float64 of shape \[2\]; give numbers"),
         ({"features": FEATURES[:, :0]}, r"node features are float64 of shape \[7, 0\]"),
         ({"features": FEATURES > 1}, "node features are bool"),
         ({"labels": LABELS[:3]}, r"labels are int32 of shape \[3\] for 7 nodes; give one class number to each"),
