@@ -59,12 +59,19 @@ def _table(file: Path, kind: type) -> np.ndarray:
 def read_saved(file: Path, name: str) -> GraphSet:
     """Read a `Data` that `torch.save` wrote, alone or as torch_geometric keeps sets of one graph; no code is run."""
     with _readable(str(file), "save a plain Data(x, edge_index, y) there with torch.save"), libraries_silent():
-        needed("torch_geometric", "graph")  # which tells torch what a Data may hold
         try:
-            found = torch.load(file, map_location="cpu", weights_only=True)
+            with _parts_of_data_known():
+                found = torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError:
             raise ValueError("it is no saved Data, or holds more than its tensors") from None
         return GraphSet.from_pyg(name, _only(found))
+
+
+def _parts_of_data_known() -> Any:
+    """Let torch load a `Data` where it loads no code: torch_geometric declares the class safe, but not its parts."""
+    data = needed("torch_geometric", "graph").data
+    parts = [data.data.DataEdgeAttr, data.data.DataTensorAttr, data.storage.GlobalStorage]
+    return torch.serialization.safe_globals(parts)
 
 
 def _only(found: Any) -> Any:
@@ -95,7 +102,9 @@ def fetch_arxiv(root: Path) -> Path:
     """Return the folder of OGB's arxiv below `root`; OGB downloads it if it is not there."""
 
     def fetch(temporary: Path) -> Path:
-        _without_update_check().PygNodePropPredDataset(name="ogbn-arxiv", root=str(temporary))
+        loader = _without_update_check().PygNodePropPredDataset
+        with _parts_of_data_known():
+            loader(name="ogbn-arxiv", root=str(temporary))
         return temporary / "ogbn_arxiv"
 
     return _fetched(root / "ogbn_arxiv", "ogbn-arxiv", fetch)
@@ -119,7 +128,7 @@ def _fetched(place: Path, what: str, fetch: Callable[[Path], Path]) -> Path:
         raise
     except (Exception, SystemExit) as error:  # OGB leaves by exit(); a download fails in many ways, all one to the user
         raise DataError(
-            f"cannot download {what} to {place} ({_one_line(error)}); check the network, "
+            f"cannot download {what} to {place} ({_one_line(error)}); check the network and that folder, "
             "or name a local folder of its raw files in data.path"
         ) from None
     finally:

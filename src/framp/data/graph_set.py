@@ -146,7 +146,9 @@ def _array(name: str, data: Any, key: str, what: str) -> np.ndarray:
     value = getattr(data, key, None)
     if value is None:
         raise DataError(f"{name}: the Data has no {key}; set data.{key} to {what}")
-    value = torch.as_tensor(value.to_dense() if hasattr(value, "to_dense") else value).detach().cpu()
+    if key == "x" and hasattr(value, "to_dense"):  # of an edge index it would be the adjacency matrix
+        value = value.to_dense()
+    value = torch.as_tensor(value).detach().cpu()
     if value.dtype in (torch.bool, torch.bfloat16):  # which numpy does not have, or not as a number
         value = value.float()
     array: np.ndarray = value.numpy()

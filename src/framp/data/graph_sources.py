@@ -38,7 +38,7 @@ def _planetoid(config: DataConfig, sbm: SbmConfig, cache: Path) -> GraphSet:
     if config.path:
         raw = _holding(_local_folder(config), ("", "raw", f"{graph}/raw"), names)
     else:
-        raw = _holding(graph_files.fetch_planetoid(cache / "planetoid", graph), ("raw",), names)
+        raw = _complete(graph_files.fetch_planetoid(cache / "planetoid", graph) / "raw", names)
     return _kept(cache, graph, [raw / name for name in names], partial(graph_files.read_planetoid, raw, graph))
 
 
@@ -52,7 +52,7 @@ def _arxiv(config: DataConfig, sbm: SbmConfig, cache: Path) -> GraphSet:
             return _kept(cache, "arxiv", found[:1], partial(graph_files.read_saved, found[0], "arxiv"))
         raw = _holding(local, below, names)
     else:
-        raw = _holding(graph_files.fetch_arxiv(cache / "ogb"), ("raw",), names)
+        raw = _complete(graph_files.fetch_arxiv(cache / "ogb") / "raw", names)
     return _kept(cache, "arxiv", [raw / name for name in names], partial(graph_files.read_tables, raw, "arxiv"))
 
 
@@ -105,3 +105,10 @@ def _holding(folder: Path, below: Sequence[str], names: Sequence[str]) -> Path:
         f"there is no {names[0]} in {folder} nor in its {elsewhere}; name the folder of the raw files in data.path, "
         "or leave it empty for a download"
     )
+
+
+def _complete(raw: Path, names: Sequence[str]) -> Path:
+    for name in names:
+        if not (raw / name).is_file():
+            raise DataError(f"there is no {name} in the download {raw}; delete {raw.parent} and try again")
+    return raw
