@@ -1,11 +1,11 @@
-"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [memory] [partitions]."""
+"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [memory] [graphs] …."""
 
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import memory, partitions, rivals, rounds, server_step
+from benchmarks import graphs, memory, partitions, rivals, rounds, server_step
 
 ALL = {
     "rounds": rounds.figures,
@@ -13,6 +13,7 @@ ALL = {
     "server": server_step.figures,
     "memory": memory.figures,
     "partitions": partitions.figures,
+    "graphs": graphs.figures,
 }
 
 

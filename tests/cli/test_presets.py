@@ -7,7 +7,7 @@ from framp.errors import ConfigError
 
 
 def test_the_presets_of_the_package() -> None:
-    assert presets.names() == ["cifar10", "cifar10-small", "cifar100", "digits"]
+    assert presets.names() == ["arxiv", "cifar10", "cifar10-small", "cifar100", "cora", "digits", "sbm"]
     for name in presets.names():
         assert presets.load(name).name == name
         assert presets.purpose(name)
@@ -23,6 +23,16 @@ def test_the_paper_presets(name: str, rate: float, column: str) -> None:
     assert config.federation.budgets == ["1/64", "1/16", "1/4", "1"]
     assert (config.generation.personal_rate, config.alignment.weight, config.generation.hidden) == (rate, 0.7, 64)
     assert (config.data.path, config.data.label_column, config.data.augment) == (f"uoft-cs/{name}", column, True)
+
+
+def test_the_papers_preset_of_graphs() -> None:
+    config = presets.load("arxiv")
+    assert (config.data.source, config.partition.kind, config.partition.train_share) == ("arxiv", "metis", 0.4)
+    assert (config.model.name, config.model.layers, config.model.hidden) == ("gcn", 4, 128)
+    assert (config.partition.clients, config.federation.participants, config.rounds) == (100, 10, 200)
+    assert (config.training.steps, config.training.rate) == (120, 0.1)
+    assert (config.generation.personal_rate, config.generation.shared_rate, config.alignment.weight) == (0.1, 0.1, 0.2)
+    assert (presets.load("cora").data.source, presets.load("cora").partition.clients) == ("planetoid", 20)
 
 
 def test_a_path_is_a_preset_as_well(tmp_path: Path) -> None:

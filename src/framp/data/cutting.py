@@ -42,18 +42,17 @@ class GraphPartition(Partition):
         """Return the nodes of a client's subgraph, ascending."""
         return np.sort(np.concatenate([self.train[client], self.test[client], self.rest[client]]))
 
+    def edges(self) -> dict[str, int]:
+        """Return the number of edges and of those between clients, each counted once."""
+        return {"edges": self.total_edges, "cut_edges": self.total_cut}
+
     def to_dict(self) -> dict[str, Any]:
         """Return sizes, edges and hashes as plain values, for `partition.json`."""
         record = super().to_dict()
         clients = record.pop("clients")
         for client, rest, kept, cut in zip(clients, self.rest, self.kept_edges, self.cut_edges, strict=True):
             client |= {"rest": len(rest), "edges": int(kept), "cut_edges": int(cut)}
-        return record | {
-            "kind": self.kind,
-            "edges": self.total_edges,
-            "cut_edges": self.total_cut,
-            "clients": clients,
-        }
+        return record | {"kind": self.kind, **self.edges(), "clients": clients}
 
     def _held(self) -> Iterator[tuple[np.ndarray, ...]]:
         return zip(self.train, self.test, self.rest, strict=True)

@@ -53,6 +53,15 @@ class Record:
         return {key: float(value) for key, value in values.items() if value is not None}
 
     @property
+    def cut(self) -> str:
+        """How a graph was cut, in words; empty for images."""
+        found = self.results.get("partition", {})
+        if "edges" not in found:
+            return ""
+        share = found["cut_edges"] / max(found["edges"], 1)
+        return f"{found['kind']}, which cut {100 * share:.1f} % of {found['edges']} edges"
+
+    @property
     def bytes_down(self) -> int:
         """All bytes sent to clients."""
         return int(self.results["cost"]["bytes_down"])

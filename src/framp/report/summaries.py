@@ -44,6 +44,8 @@ def run_table(record: Record, name: str) -> Table:
     notes = [
         "Accuracy in %. Local: each client's own model, also by budget. Union: the average model, on all test data."
     ]
+    if record.cut:
+        notes.append(f"Subgraphs by {record.cut}.")
     if record.held:
         shares = ", ".join(f"{budget}: {share:.4f}" for budget, share in record.held.items())
         notes.append(f"Fraction of the full model that a client of each budget gets: {shares}.")
@@ -70,6 +72,8 @@ def comparison_table(comparison: Comparison) -> Table:
             ]
         )
     notes = [f"{comparison.metric_text} in %, {comparison.seeds_text}. Bytes and time: mean of a whole run."]
+    cuts = dict.fromkeys(record.cut for record in comparison.records.values() if record.cut)
+    notes += [f"Subgraphs by {cut}." for cut in cuts]
     for recipe in comparison.estimates:
         held = comparison.records[recipe, comparison.seeds[0]].held
         over = [f"{budget}: {share:.4f}" for budget, share in held.items() if share > Fraction(budget)]

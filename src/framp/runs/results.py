@@ -32,6 +32,8 @@ class Results:
     state_sha256: str
     model: dict[str, Any]
     """Its name and the number of its maskable parameters."""
+    partition: dict[str, Any]
+    """Its kind, and of a graph the edges and how many of them are cut."""
     peak_rss_bytes: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,6 +52,7 @@ class Results:
             "partition_sha256": self.partition_sha256,
             "state_sha256": self.state_sha256,
             "model": self.model,
+            "partition": self.partition,
             "final": self._final(evaluations[-1]),
             "best": {key: best[key] for key in ("round", "local", "union")},
             "last10": {key: fmean(evaluation[key] for evaluation in last) for key in ("local", "union")},

@@ -149,6 +149,7 @@ class _Run:
             events=read(self.log.path),
             partition_sha256=federation.data.partition.sha256,
             state_sha256=federation.server.digest(),
+            partition={"kind": config.partition.kind, **federation.data.partition.edges()},
             model={"name": config.model.name, "maskable": federation.server.layout.maskable},
             peak_rss_bytes=results.peak_rss_bytes(with_children=config.engine.name != "serial"),
         ).to_dict()
