@@ -1,6 +1,6 @@
 """What several tests share: a separable toy problem, its configuration, and federations over it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,9 @@ from hypothesis import settings
 
 from framp.config import Config
 from framp.data import Dataset
+from framp.data.clients import GraphClients
+from framp.data.cutting import GraphPartition
+from framp.data.graph_set import GraphSet
 from framp.federation import Federation, parts_over
 from framp.models import Architecture
 
@@ -18,6 +21,8 @@ settings.load_profile("framp")
 
 MakeConfig = Callable[[dict[str, Any]], Config]
 MakeFederation = Callable[..., Federation]
+Parts = Sequence[Sequence[int]]
+MakeClients = Callable[[GraphSet, Parts, Parts, Parts], GraphClients]
 
 TOY: dict[str, Any] = {
     "name": "toy",
@@ -74,3 +79,14 @@ def toy_federation(toy_dataset: Dataset, toy_config: MakeConfig) -> Iterator[Mak
     yield make
     for federation in made:
         federation.close()
+
+
+@pytest.fixture(scope="session")
+def graph_clients() -> MakeClients:
+    """Return the maker of clients that hold these training, test and remaining nodes of a graph."""
+
+    def make(graph: GraphSet, train: Parts, test: Parts, rest: Parts) -> GraphClients:
+        own, other, idle = (tuple(np.array(nodes, dtype=np.int64) for nodes in part) for part in (train, test, rest))
+        return GraphClients(graph, GraphPartition(own, other, "", rest=idle))
+
+    return make

@@ -1,4 +1,5 @@
 import numpy as np
+from torch import nn
 
 from framp.data.kinds import Images
 from framp.layout import ParameterLayout
