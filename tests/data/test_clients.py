@@ -1,12 +1,12 @@
 import math
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import MakeClients
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +16,8 @@ from framp.data.graph import Graph
 from framp.data.graph_set import GraphSet
 from framp.data.kinds import Images, Nodes
 from framp.data.subgraph import Subgraph
+
+MakeClients = Callable[..., GraphClients]
 
 TRAIN = (np.array([0, 5, 2, 9]), np.array([1, 3, 4, 6, 7, 8]))
 TEST = (np.array([3, 1, 0]), np.array([2, 4]))
