@@ -10,12 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from framp.config import Config
 from framp.data import Dataset, Partition
-from framp.data.clients import GraphClients, ImageClients
+from framp.data.clients import GraphClients, ImageClients, held
 from framp.data.graph import Graph
 from framp.data.graph_set import GraphSet
 from framp.data.kinds import Images, Nodes
 from framp.data.subgraph import Subgraph
+from framp.errors import ConfigError
 
 MakeClients = Callable[..., GraphClients]
 
@@ -178,3 +180,9 @@ def test_subgraphs_are_induced_by_their_nodes(graph_clients: MakeClients, nodes:
         own = sorted(parts[0][client] + parts[1][client] + parts[2][client])
         assert_induced(held.training(client), graph, own, parts[0][client])
         assert_induced(held.testing(client), graph, own, parts[1][client])
+
+
+def test_graphs_are_not_cropped_and_flipped() -> None:
+    with pytest.raises(ConfigError) as caught:
+        held(path_of_six(), Config().with_values({"data.augment": True}))
+    assert str(caught.value) == "data.augment crops and flips images, and the data are a graph; set it to false"

@@ -244,7 +244,8 @@ def test_a_budget_that_holds_nothing_is_refused(recipe: str, toy_federation: Mak
     with pytest.raises(BudgetError) as caught:
         toy_federation(values)
     assert str(caught.value) == (
-        "budget 1/2000 of a model with 1544 parameters holds none of them; raise the budget or model.width"
+        "budget 1/2000 of a model with 1544 parameters holds none of them; "
+        "raise the budget or model.width (of a gcn model.hidden)"
     )
 
 

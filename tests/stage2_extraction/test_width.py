@@ -166,7 +166,7 @@ def test_a_budget_below_one_channel_a_layer_is_refused() -> None:
         extractor.granted(Budget.parse("64/1718"))
     assert str(caught.value) == (
         "budget 64/1718 of a model with 1718 parameters holds 64 of them, and a network of one channel a layer has 65; "
-        "raise the budget or model.width"
+        "raise the budget or model.width (of a gcn model.hidden)"
     )
 
 

@@ -20,6 +20,7 @@ from framp.data.samples import Samples
 from framp.data.shard import Shard
 from framp.data.sources import load
 from framp.data.subgraph import Subgraph
+from framp.errors import ConfigError
 
 
 class ClientData(Protocol):
@@ -151,6 +152,8 @@ def dealt(config: Config) -> ClientData:
 def held(dataset: Dataset | GraphSet, config: Config) -> ClientData:
     """Deal a set out."""
     if isinstance(dataset, GraphSet):
+        if config.data.augment:
+            raise ConfigError("data.augment crops and flips images, and the data are a graph; set it to false")
         return GraphClients(dataset, cut(dataset, config.partition))
     shards = partition(dataset.train.labels, dataset.test.labels, dataset.classes, config.partition)
     return ImageClients(dataset, shards)

@@ -57,7 +57,7 @@ class Server:
         if granted.limit(self.layout.maskable) < 1:
             raise BudgetError(
                 f"budget {budget.name} of a model with {self.layout.maskable} parameters holds none of them; "
-                "raise the budget or model.width"
+                "raise the budget or model.width (of a gcn model.hidden)"
             )
         return granted
 

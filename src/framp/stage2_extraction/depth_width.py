@@ -72,7 +72,7 @@ class DepthWidth(Unlearned):
         if not fitting:
             raise BudgetError(
                 f"budget {budget.name} holds {limit} parameters of the network without exits, and its shallowest "
-                "network of one channel a layer has more; raise the budget or model.width"
+                "network of one channel a layer has more; raise the budget or model.width (of a gcn model.hidden)"
             )
         narrower = [level for level in fitting if level.ratio < 1]
         if budget.fraction == 1 or not narrower:

@@ -38,7 +38,7 @@ class Width(Unlearned):
             least = self.slices.count(Fraction(1, max(self.slices.structure.widths, default=1)))
             raise BudgetError(
                 f"budget {budget.name} of a model with {maskable} parameters holds {limit} of them, and a network of "
-                f"one channel a layer has {least}; raise the budget or model.width"
+                f"one channel a layer has {least}; raise the budget or model.width (of a gcn model.hidden)"
             )
         return budget
 
