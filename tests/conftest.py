@@ -1,6 +1,6 @@
 """What several tests share: a separable toy problem, its configuration, and federations over it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,11 @@ import torch
 from hypothesis import settings
 
 from framp.config import Config
-from framp.data import Dataset, GraphSet
+from framp.data import Dataset
+from framp.data.clients import GraphClients
+from framp.data.cutting import GraphPartition
+from framp.data.graph import Graph
+from framp.data.graph_set import GraphSet
 from framp.federation import Federation, parts_over
 from framp.models import Architecture
 
@@ -18,6 +22,9 @@ settings.load_profile("framp")
 
 MakeConfig = Callable[[dict[str, Any]], Config]
 MakeFederation = Callable[..., Federation]
+MakeGraph = Callable[..., Graph]
+MakeClients = Callable[..., GraphClients]
+NodeParts = Sequence[Sequence[int]]
 
 TOY: dict[str, Any] = {
     "name": "toy",
@@ -109,3 +116,30 @@ def _maker(dataset: Dataset | GraphSet, defaults: dict[str, Any]) -> Iterator[Ma
     yield make
     for federation in made:
         federation.close()
+
+
+@pytest.fixture(scope="session")
+def random_graph() -> MakeGraph:
+    """Return the maker of random graphs; the last node is alone."""
+
+    def make(nodes: int = 12, features: int = 5, dtype: torch.dtype = torch.float64) -> Graph:
+        generator = torch.Generator().manual_seed(0)
+        joined = (torch.rand(nodes, nodes, generator=generator) < 0.3).triu(1)
+        joined[:, -1] = False
+        joined = joined | joined.T
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), joined.sum(dim=1).cumsum(0)])
+        x = torch.randn(nodes, features, generator=generator, dtype=torch.float64)
+        return Graph.of(x.to(dtype), starts, joined.nonzero()[:, 1])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def graph_clients() -> MakeClients:
+    """Return the maker of clients that hold these training, test and remaining nodes of a graph."""
+
+    def make(graph: GraphSet, train: NodeParts, test: NodeParts, rest: NodeParts) -> GraphClients:
+        own, other, idle = (tuple(np.array(nodes, dtype=np.int64) for nodes in part) for part in (train, test, rest))
+        return GraphClients(graph, GraphPartition(own, other, "", rest=idle))
+
+    return make

@@ -37,15 +37,6 @@ def whole(seed: int = 0) -> Submodel:
     return Submodel(layout.maskable, None, vector[: layout.maskable], vector[layout.maskable :])
 
 
-def test_clients_find_their_own_samples(data: ImageClients, toy_dataset: Dataset) -> None:
-    assert data.training(0).labels.tolist() == toy_dataset.train.labels[TRAIN[0]].tolist()
-    assert torch.equal(data.training(1).images, torch.from_numpy(toy_dataset.train.images[TRAIN[1]]))
-    assert torch.equal(data.testing(1).images, torch.from_numpy(toy_dataset.test.images[TEST[1]]))
-    everybody = data.testing(None)
-    assert torch.equal(everybody.images, torch.from_numpy(toy_dataset.test.images[[3, 1, 0, 2, 4]]))
-    assert everybody.labels.tolist() == toy_dataset.test.labels[[3, 1, 0, 2, 4]].tolist()
-
-
 def test_a_task_is_answered_with_an_update(data: ImageClients) -> None:
     task = Task(1, 1, 5, Budget.parse("1"), whole(), CrossEntropy(), LocalTraining(2, 4, 0.1), None, 0)
     update = Client(architecture, data).answer(task)

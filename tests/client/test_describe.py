@@ -1,16 +1,22 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
-from framp.client.describe import describe
+from framp.client.describe import describe, train_extractor
 from framp.data import Shard
-from framp.data.kinds import Images
-from framp.messages import Describe
-from framp.models.features import DIMENSIONS, feature_extractor
+from framp.data.graph import Graph
+from framp.data.kinds import Images, Nodes
+from framp.data.subgraph import Subgraph
+from framp.messages import Describe, ExtractorTraining
+from framp.models.features import DIMENSIONS, feature_extractor, flattened, load, with_classifier
+
+MakeGraph = Callable[..., Graph]
 
 
 def shard(samples: int, channels: int = 1, size: int = 8, seed: int = 0) -> Shard:
@@ -68,3 +74,60 @@ def test_describing_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     describe(shard(4), Describe(0, 5))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def subgraph(random_graph: MakeGraph) -> Subgraph:
+    """Five training nodes, of three classes, of a graph of twelve."""
+    graph = random_graph(dtype=torch.float32).asking(torch.tensor([8, 1, 11, 3, 0]))
+    return Subgraph([graph], [torch.tensor([0, 2, 3, 0, 2])])
+
+
+def dense_features(graph: Graph, parameters: list[Tensor]) -> Tensor:
+    """φ of all nodes, of the dense adjacency."""
+    joined = torch.eye(len(graph.x), dtype=torch.float64)
+    joined[graph.edge_index[0], graph.edge_index[1]] = 1
+    degrees = joined.sum(dim=1)
+    matrix = joined / torch.outer(degrees, degrees).sqrt()
+    inner = (matrix @ graph.x.double() @ parameters[0].T + parameters[1]).relu()
+    return (matrix @ inner @ parameters[2].T + parameters[3]).relu()
+
+
+def test_a_subgraphs_descriptor_is_the_mean_over_its_training_nodes(random_graph: MakeGraph) -> None:
+    samples = subgraph(random_graph)
+    start = [parameter.detach().double() for parameter in feature_extractor(Nodes(5), 11).parameters()]
+    expected = dense_features(samples.graphs[0], start)[[8, 1, 11, 3, 0]].mean(dim=0)
+    torch.testing.assert_close(describe(samples, Describe(0, 11)).double(), expected, atol=1e-6, rtol=0)
+    trained = [parameter + 0.1 for parameter in start]
+    expected = dense_features(samples.graphs[0], trained)[[8, 1, 11, 3, 0]].mean(dim=0)
+    vector = torch.cat([parameter.flatten() for parameter in trained]).float()
+    found = describe(samples, Describe(0, 11, extractor=vector))
+    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=0)
+    assert expected.max() > 0.1
+
+
+def test_an_extractor_is_trained_on_a_subgraph_by_full_descent(random_graph: MakeGraph) -> None:
+    samples = subgraph(random_graph)
+    start = flattened(with_classifier(Nodes(5), 4, 3))
+    change = train_extractor(samples, 4, ExtractorTraining(start, 3, 0.2), 2, 9)
+
+    model = with_classifier(Nodes(5), 4, 3)
+    parameters = [parameter.detach().double().requires_grad_() for parameter in model.parameters()]
+    losses = []
+    for _ in range(4):
+        features = dense_features(samples.graphs[0], parameters)[[8, 1, 11, 3, 0]]
+        chances = (features @ parameters[4].T + parameters[5]).exp()
+        loss = -(chances[range(5), [0, 2, 3, 0, 2]] / chances.sum(dim=1)).log().mean()
+        losses.append(loss.item())
+        gradients = torch.autograd.grad(loss, parameters)
+        if len(losses) < 4:
+            parameters = [(p - 0.2 * g).detach().requires_grad_() for p, g in zip(parameters, gradients, strict=True)]
+    expected = torch.cat([parameter.detach().flatten() for parameter in parameters]) - start.double()
+    torch.testing.assert_close(change.double(), expected, atol=1e-6, rtol=0)
+    assert losses == sorted(losses, reverse=True)
+
+    load(model, start + change)
+    before = with_classifier(Nodes(5), 4, 3)
+    for now, then in zip(model.parameters(), before.parameters(), strict=True):
+        assert (now - then).abs().max() > 1e-4
+    with torch.no_grad():
+        assert F.cross_entropy(model(samples.graphs[0]), samples.labels).item() == pytest.approx(losses[3], abs=1e-6)

@@ -131,5 +131,5 @@ def test_a_budget_below_the_least_level_is_refused() -> None:
         small("1/1000", "1")
     assert str(caught.value) == (
         "budget 1/1000 holds 1 parameters of the network without exits, and its shallowest network of one channel "
-        r"a layer has more; raise the budget or model.width (gcn: model.hidden)"
+        "a layer has more; raise the budget or model.width (gcn: model.hidden)"
     )
