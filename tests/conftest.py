@@ -139,7 +139,8 @@ def graph_clients() -> MakeClients:
     """Return the maker of clients that hold these training, test and remaining nodes of a graph."""
 
     def make(graph: GraphSet, train: NodeParts, test: NodeParts, rest: NodeParts) -> GraphClients:
+        nobody = np.zeros(len(train), dtype=np.int64)
         own, other, idle = (tuple(np.array(nodes, dtype=np.int64) for nodes in part) for part in (train, test, rest))
-        return GraphClients(graph, GraphPartition(own, other, "", rest=idle))
+        return GraphClients(graph, GraphPartition(own, other, "", idle, "metis", nobody, nobody))
 
     return make
