@@ -155,10 +155,26 @@ def test_tied_layers_are_one_group() -> None:
     assert axes["first.bias"] == axes["second.bias"] == [[(0, 6, 1)]]
 
 
+def test_rows_added_to_features_have_their_channels() -> None:
+    class Added(Own):
+        def __init__(self) -> None:
+            super().__init__(GCNConv)
+            self.first, self.second, self.out = nn.Linear(3, 6), nn.Linear(6, 6), nn.Linear(6, 5)
+
+        def features(self, graph: Graph) -> Tensor:
+            sources, targets = graph.edge_index
+            once: Tensor = self.first(graph.x)
+            return graph.asked(once.index_add(0, targets, self.second(once)[sources]))
+
+    structure, axes = axes_of(Added())
+    assert structure.widths == (6,)
+    assert axes["second.weight"] == [[(0, 6, 1)], [(0, 6, 1)]]
+
+
 @pytest.mark.parametrize(
     ("network", "why"),
     [
-        (Own(GATConv), "a view turns (2, 4) into (2, 1, 4)"),
+        (Own(GATConv), "a view turns (3, 4) into (3, 1, 4)"),
         (Own(SAGEConv, aggr="max"), "operation 'scatter_reduce_' is not known"),
     ],
 )

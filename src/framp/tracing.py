@@ -209,6 +209,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         if any(dimension % values.ndim == label.dimension for dimension in dimensions) or result.ndim != values.ndim:
             raise self._unknown(f"operation '{name}' chooses among the channels")
+        if args[0] is not values and id(args[0]) in self._labels:
+            self._unify(label.axis, self._label(args[0]).axis)  # rows are added to features that are there already
         self._keep(values, result)
 
     def _rows_of_sums(self, args: tuple[Any, ...], result: Tensor) -> None:

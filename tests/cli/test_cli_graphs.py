@@ -63,6 +63,10 @@ def test_methods_on_one_graph_are_compared(tmp_path: Path, framp: Any) -> None:
     done = framp(*arguments, "--set", "model.hidden=32", "--out", tmp_path / "all")
     assert done.code == 0, done
     assert done.out.count("Subgraphs by metis") == 1
+    arguments[arguments.index("framp,heterofl,scalefl")] = "framp,fedavg"
+    more = framp(*arguments, "--set", "model.hidden=32", "--out", tmp_path / "all")
+    assert more.code == 0, more
+    assert "1 of 2 runs are there already" in more.out
 
 
 def test_a_saved_graph_is_run(tmp_path: Path, framp: Any) -> None:
@@ -72,6 +76,21 @@ def test_a_saved_graph_is_run(tmp_path: Path, framp: Any) -> None:
     done = framp("run", "sbm", *settings, "--rounds", "1", "--out", tmp_path / "run")
     assert done.code == 0, done
     assert results.read(tmp_path / "run")["partition"]["edges"] == 12
+
+
+def test_another_graph_under_the_same_path_is_neither_compared_nor_resumed(tmp_path: Path, framp: Any) -> None:
+    """The same edges are cut in the same way, so the partition does not tell them apart."""
+    settings = [*SMALL, "--set", "data.source=pyg", "--set", f"data.path={write(tmp_path / 'ring.pt')}"]
+    settings += ["--set", "partition.clients=2", "--set", "federation.participants=2"]
+    settings += ["--set", "federation.budgets=1/2,1", "--set", "federation.shares=.5,.5", "--rounds", "1"]
+    arguments = ["compare", "sbm", *settings, "--out", tmp_path / "all", "--recipes"]
+    assert framp(*arguments, "fiarse").code == 0
+    write(tmp_path / "ring.pt", y=torch.arange(12) // 6)
+    framp(*arguments, "fiarse,fedavg").refused("fiarse-seed0 was run over data", "the data have changed in between")
+    assert not (tmp_path / "all" / "fedavg-seed0").exists()
+    run = tmp_path / "all" / "fiarse-seed0"
+    (run / "results.json").unlink()
+    framp("resume", run).refused("the data have changed since the run in")
 
 
 @pytest.mark.parametrize(

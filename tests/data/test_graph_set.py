@@ -64,6 +64,7 @@ def test_without_edges_one_node_is_left(tmp_path: Path) -> None:
         ({"features": np.where(FEATURES == 3, np.nan, FEATURES)}, "of 1 nodes are not finite, .* node 6; replace"),
         ({"features": np.full((7, 1), 1e39)}, "of 7 nodes are not finite, the first of them node 0"),
         ({"labels": LABELS - 1}, "label out of range: -1 at node 0, with 2 classes; number the classes 0 to 1"),
+        ({"labels": np.where(LABELS == 2, 10**6, LABELS)}, "label 1000000 at node 1, but there are only .* correct it"),
         ({"classes": 2}, "label out of range: 2 at node 1, with 2 classes"),
     ],
 )

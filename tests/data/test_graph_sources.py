@@ -367,8 +367,8 @@ class Mine:
     ("content", "message"),
     [
         (saved_data(extra=Mine()), "cannot read .*mine.pt: .* more than its tensors; save a plain Data.x, edge_index"),
-        (b"text", "cannot read .*mine.pt: .+; save a plain Data"),
-        (b"", "cannot read .*mine.pt: .+; save a plain Data"),
+        (b"text", "cannot read .*mine.pt: it is no saved Data, is damaged, or .*; save a plain Data"),
+        (b"", "cannot read .*mine.pt: it is no saved Data, is damaged, or .*; save a plain Data"),
         ([saved_data(), saved_data()], "mine.pt: it holds a list of 2; save a plain"),
         ((saved_data(), {"x": torch.tensor([0, 3, 7])}), "mine.pt: it holds several graphs; save a plain"),
         (saved_data(x=None), "mine: the Data has no x; set data.x to"),

@@ -9,13 +9,16 @@ from framp.models import GRAPH_NETWORKS, IMAGE_NETWORKS, NamedArchitecture, feat
 from framp.settings import ModelConfig
 
 
-def test_a_blank_graph_is_two_joined_nodes() -> None:
+def test_a_blank_graph_is_a_path_asked_about_two_of_its_three_nodes() -> None:
     blank = Nodes(5).blank(torch.float64)
     assert isinstance(blank, Graph)
-    torch.testing.assert_close(blank.adjacency.to_dense(), torch.full((2, 2), 0.5, dtype=torch.float64))
-    assert blank.edge_index.tolist() == [[0, 1], [1, 0]]
+    across = 6**-0.5
+    expected = [[1 / 2, across, 0], [across, 1 / 3, across], [0, across, 1 / 2]]
+    torch.testing.assert_close(blank.adjacency.to_dense(), torch.tensor(expected, dtype=torch.float64))
+    assert blank.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert blank.asked(torch.arange(3)).tolist() == [0, 1]
     assert Nodes(5).entrance(blank) is blank.x
-    assert torch.equal(blank.x, torch.zeros(2, 5, dtype=torch.float64))
+    assert torch.equal(blank.x, torch.zeros(3, 5, dtype=torch.float64))
 
 
 def test_blank_images_are_two() -> None:

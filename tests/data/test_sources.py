@@ -122,6 +122,11 @@ def test_a_folder_of_parquet_files_is_read_pixel_by_pixel(colours: DataConfig, c
     assert [entry.name for entry in cache.iterdir()] == [dataset.folder.name if dataset.folder else ""]
 
 
+def test_a_graph_is_not_loaded_as_images(cache: Path) -> None:
+    with pytest.raises(ConfigError, match="source is sbm, which holds no images; set it to digits or huggingface"):
+        load(DataConfig(source="sbm"), cache)
+
+
 def test_the_second_load_does_not_decode(
     colours: DataConfig, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

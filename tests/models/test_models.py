@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from framp.data.kinds import Images
+from framp.data.graph import Graph
+from framp.data.kinds import Images, Nodes
 from framp.errors import ConfigError, ModelError
 from framp.layout import ParameterLayout
 from framp.models import IMAGE_NETWORKS, NamedArchitecture, ResNet18, SmallCNN, feature_width, initialised
@@ -144,6 +145,30 @@ def test_features_that_are_no_vectors_are_refused() -> None:
         feature_width(Maps(), Images(1, 2, 2), 2)
     assert str(caught.value) == (
         "Maps.features returns a tensor of 4 dimensions; it has to return one vector a sample, [batch, features]"
+    )
+
+
+class OfAllNodes(nn.Module):
+    """A network that forgets which nodes it is asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(3, 2)
+
+    def features(self, graph: Graph) -> Tensor:
+        return graph.propagated
+
+    def head(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(features)
+        return logits
+
+
+def test_features_of_nodes_that_nobody_asked_about_are_refused() -> None:
+    with pytest.raises(ModelError) as caught:
+        feature_width(OfAllNodes(), Nodes(3), 2)
+    assert str(caught.value) == (
+        "OfAllNodes.features returns 3 vectors for 2 samples; it has to return one vector a sample, of a graph "
+        "graph.asked(values): those of the nodes asked about"
     )
 
 

@@ -49,7 +49,7 @@ def compare(
     if interrupts.should_stop() and any(member.state != "finished" for member in plan.members):
         _say_stopped(plan, output)
         raise typer.Exit(interrupts.exit_code)
-    plan.check_partitions()
+    plan.check_data()
     _report(plan, metric, output)
 
 

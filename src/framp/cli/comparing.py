@@ -59,22 +59,20 @@ class Plan:
         for folder in found:
             self._check_settings(folder)
         missing = any(member.folder not in found for member in self.members)
-        self.check_partitions(self._expected_partition() if found and missing else None)
+        self.check_data(self._expected() if found and missing else None)
 
-    def check_partitions(self, expected: str | None = None) -> None:
-        """Raise if the runs in the folder were not all made over one partition."""
-        from framp.runs.folder import stored_partition
+    def check_data(self, expected: dict[str, str] | None = None) -> None:
+        """Raise if the runs in the folder were not all made over one partition of the same data."""
+        from framp.runs.folder import stored_data, stored_partition
 
+        known = dict(expected or {})
         for folder in self._existing():
-            found = stored_partition(folder)
-            if found is None:
-                continue
-            expected = expected or found
-            if found != expected:
-                raise RunFolderError(
-                    f"{folder} was run over partition {found[:12]}, the others over {expected[:12]}: the data have "
-                    "changed in between; choose another --out or remove that folder"
-                )
+            for what, found in (("partition", stored_partition(folder)), ("data", stored_data(folder))):
+                if found is not None and found != known.setdefault(what, found):
+                    raise RunFolderError(
+                        f"{folder} was run over {what} {found[:12]}, the others over {known[what][:12]}: the data have "
+                        "changed in between; choose another --out or remove that folder"
+                    )
 
     def _existing(self) -> list[Path]:
         return sorted(path.parent for path in self.folder.glob("*/config.toml"))
@@ -95,11 +93,11 @@ class Plan:
             f"choose another --out, or {_option(key, was)}"
         )
 
-    def _expected_partition(self) -> str:
-        from framp.data import load, partition
+    def _expected(self) -> dict[str, str]:
+        from framp.data.clients import dealt
 
-        data = load(self.config.data)
-        return partition(data.train.labels, data.test.labels, data.classes, self.config.partition).sha256
+        data = dealt(self.config)
+        return {"partition": data.partition.sha256, "data": data.dataset.sha256}
 
 
 def _option(key: str, value: Any) -> str:

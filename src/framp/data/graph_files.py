@@ -6,7 +6,6 @@ Nothing is written beside a user's files, and what the libraries print, warn of 
 import contextlib
 import io
 import os
-import pickle
 import shutil
 import sys
 import uuid
@@ -62,8 +61,10 @@ def read_saved(file: Path, name: str) -> GraphSet:
         try:
             with _parts_of_data_known():
                 found = torch.load(file, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError:
-            raise ValueError("it is no saved Data, or holds more than its tensors") from None
+        except (FrampError, PermissionError):
+            raise
+        except Exception:  # torch fails in many ways on what it did not write
+            raise ValueError("it is no saved Data, is damaged, or holds more than its tensors") from None
         return GraphSet.from_pyg(name, _only(found))
 
 

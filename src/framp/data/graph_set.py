@@ -57,7 +57,7 @@ class GraphSet:
     ) -> "GraphSet":
         """Build a graph from edges [2, E] of any direction; of several components the largest is kept.
 
-        Without `classes` their number is the largest label plus one.
+        Without `classes` their number is the largest label plus one, unless most of the numbers below it are missing.
         """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
@@ -197,13 +197,23 @@ def _check(name: str, features: np.ndarray, edges: np.ndarray, labels: np.ndarra
             f"{name}: the features of {len(broken)} nodes are not finite, the first of them node {broken[0]}; "
             "replace NaN, infinity and what float32 cannot hold"
         )
-    most = int(labels.max()) + 1 if classes is None else classes
+    most = _classes(name, labels) if classes is None else classes
     wrong = np.flatnonzero((labels < 0) | (labels >= most))
     if len(wrong):
         raise DataError(
             f"{name}: label out of range: {labels[wrong[0]]} at node {wrong[0]}, with {most} classes; "
             f"number the classes 0 to {most - 1}, and give every node one"
         )
+
+
+def _classes(name: str, labels: np.ndarray) -> int:
+    largest, found = int(labels.max()), len(np.unique(labels))
+    if largest + 1 > 2 * found:  # a wrong label would make a network with an output for every number below it
+        raise DataError(
+            f"{name}: label {largest} at node {labels.argmax()}, but there are only {found} different labels; "
+            f"correct it, number the classes 0 to {found - 1}, or say how many there are (`classes` in Python)"
+        )
+    return largest + 1
 
 
 def _content_hash(features: np.ndarray, labels: np.ndarray, starts: np.ndarray, neighbours: np.ndarray) -> str:

@@ -34,8 +34,10 @@ class Nodes:
     features: int
 
     def blank(self, dtype: torch.dtype) -> Graph:
-        """Return two joined nodes without features."""
-        return Graph.of(torch.zeros(2, self.features, dtype=dtype), torch.tensor([0, 1, 2]), torch.tensor([1, 0]))
+        """Return a path of three nodes without features, of which the first two are asked about."""
+        x, starts, neighbours = torch.zeros(3, self.features, dtype=dtype), [0, 1, 3, 4], [1, 0, 2, 1]
+        path = Graph.of(x, torch.tensor(starts), torch.tensor(neighbours))
+        return Graph(path.x, path.adjacency, torch.tensor([0, 1]))
 
     def entrance(self, inputs: Any) -> Tensor:
         """Return the tensor whose dimension 1 has what the first layer takes in."""

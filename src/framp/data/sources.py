@@ -44,6 +44,8 @@ _WITH_PATH = ("huggingface", "planetoid", "arxiv", "pyg")
 def _find(config: DataConfig, cache: Path) -> Dataset:
     if config.source == "digits":
         return _digits(config, cache)
+    if config.source != "huggingface":
+        raise ConfigError(f"data.source is {config.source}, which holds no images; set it to digits or huggingface")
     if not config.path:
         raise ConfigError("data.path is empty; name a local folder of parquet files or a set on the hub")
     local = Path(config.path).expanduser()

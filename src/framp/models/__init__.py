@@ -76,6 +76,11 @@ def feature_width(module: nn.Module, kind: Kind, classes: int) -> int:
             f"{type(module).__name__}.features returns a tensor of {features.ndim} dimensions; "
             "it has to return one vector a sample, [batch, features]"
         )
+    if len(features) != 2:
+        raise ModelError(
+            f"{type(module).__name__}.features returns {len(features)} vectors for 2 samples; "
+            "it has to return one vector a sample, of a graph graph.asked(values): those of the nodes asked about"
+        )
     shape = tuple(module.head(features).shape)  # type: ignore[operator]
     if shape[:-1] != (2,) or shape[-1] < classes:
         raise ModelError(

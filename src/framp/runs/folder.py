@@ -97,8 +97,21 @@ def stored_partition(folder: Path) -> str | None:
         raise RunFolderError(f"{path} is damaged; delete it and run the same command again") from None
 
 
-def refuse_other_data(folder: Path, partition_sha256: str) -> None:
+def stored_data(folder: Path) -> str | None:
+    """Return the hash of the data at a run's start, None where its log does not begin with it."""
+    try:
+        with (folder / EVENTS).open("rb") as file:
+            return str(json.loads(file.readline())["data_sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def refuse_other_data(folder: Path, partition_sha256: str, data_sha256: str) -> None:
     """Raise if clients no longer hold what they held at the run's start."""
+    if stored_data(folder) not in (None, data_sha256):
+        raise RunFolderError(
+            f"the data have changed since the run in {folder} began; restore them, or start anew in another folder"
+        )
     known = stored_partition(folder)
     if known is not None and known != partition_sha256:
         raise RunFolderError(

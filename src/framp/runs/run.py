@@ -80,7 +80,7 @@ def resume(
             chosen = None
         loaded = checkpoints.load(chosen) if chosen else None
         parts = parts_of(config.with_values(_given({"engine.name": engine, "engine.workers": workers})))
-        folders.refuse_other_data(folder, parts.data.partition.sha256)
+        folders.refuse_other_data(folder, parts.data.partition.sha256, parts.data.dataset.sha256)
         with (
             Federation(parts, folders.stored_registry(folder, config)) as federation,
             contextlib.closing(_Run(federation, folder, listeners, should_stop)) as run,
