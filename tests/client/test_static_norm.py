@@ -98,3 +98,21 @@ def test_norms_without_weights_gather_statistics_too() -> None:
     with static_norms(model, TRAINING, 2):
         assert float(model.norm.running_mean or 0) == pytest.approx(MEAN, abs=1e-4)
     assert model.norm.running_mean is None
+
+
+class Dropping(Single):
+    """Some features are dropped before the batch norm while it trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.9)
+
+    def features(self, images: Tensor) -> Tensor:
+        return super().features(self.dropout(images))
+
+
+def test_nothing_is_dropped_while_they_are_gathered() -> None:
+    model = Dropping()
+    with static_norms(model, TRAINING, 2):
+        assert model.norm.running_mean is not None
+        assert float(model.norm.running_mean) == pytest.approx(MEAN, abs=1e-4)

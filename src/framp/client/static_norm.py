@@ -15,7 +15,9 @@ def static_norms(model: nn.Module, samples: Samples, batch: int) -> Iterator[Non
     norms = [layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     hooks = [layer.register_forward_pre_hook(_begin) for layer in norms]
     try:
-        model.train()
+        model.eval()  # layers that drop features at random would make every exam another one
+        for layer in norms:
+            layer.train()
         with torch.no_grad():
             for inputs, _ in samples.in_order(batch, next(model.parameters()).dtype) if norms else ():
                 model.features(inputs)  # type: ignore[operator]
