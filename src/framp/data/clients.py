@@ -149,7 +149,7 @@ def held(dataset: Dataset | GraphSet, config: Config) -> ClientData:
     """Deal a set out."""
     if isinstance(dataset, GraphSet):
         if config.data.augment:
-            raise ConfigError("data.augment is for images, and these data are a graph; set it to false")
+            raise ConfigError("data.augment crops and flips images, and the data are a graph; set it to false")
         return GraphClients(dataset, cut(dataset, config.partition))
     shards = partition(dataset.train.labels, dataset.test.labels, dataset.classes, config.partition)
     return ImageClients(dataset, shards)
