@@ -13,6 +13,7 @@ from torch import Tensor
 
 from framp.client import Client
 from framp.client.training import batches
+from framp.data import Graph
 from framp.errors import ConfigError
 from framp.federation import Federation
 from framp.messages import Message, Reply, Submodel, Task, Update
@@ -227,6 +228,9 @@ def test_the_comparison_is_fair(recipe: str, over_any: MakeFederation) -> None:
         for (inputs, labels), (their_inputs, their_labels) in zip(own_batches, their_batches, strict=True):
             entered, their_entered = one.data.kind.entrance(inputs), other.data.kind.entrance(their_inputs)
             assert torch.equal(entered, their_entered)
+            if isinstance(inputs, Graph):
+                assert inputs.rows is not None
+                assert torch.equal(inputs.rows, their_inputs.rows)
             assert torch.equal(labels, their_labels)
 
 

@@ -1,6 +1,7 @@
 """What a graph network takes: nodes with features, who neighbours whom, and which nodes are asked about."""
 
 import warnings
+from functools import cached_property
 from typing import Any, final
 
 import torch
@@ -49,7 +50,7 @@ class Graph:
             self._propagated = propagate(self.adjacency, self.x)
         return self._propagated
 
-    @property
+    @cached_property
     def edge_index(self) -> Tensor:
         """The edges [2, E] as PyTorch Geometric has them: both ways, without loops."""
         starts, targets = self.adjacency.crow_indices().long(), self.adjacency.col_indices().long()
@@ -83,7 +84,7 @@ def propagate(adjacency: Tensor, x: Tensor) -> Tensor:
 
 
 class _Propagation(torch.autograd.Function):
-    """A·x, whose gradient is A·g: torch would transpose A in each step, which takes ten times as long."""
+    """A·x, whose gradient is A·g: torch would transpose A in each step, which takes several times as long."""
 
     @staticmethod
     def forward(context: Any, adjacency: Tensor, x: Tensor) -> Tensor:
