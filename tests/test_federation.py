@@ -306,7 +306,7 @@ class Borrowed:
 
     ended = 0
 
-    def __init__(self, architecture: Architecture, data: ClientData, workers: int) -> None:
+    def __init__(self, architecture: Architecture, data: ClientData, workers: int, active: bool) -> None:
         self._serial = Serial(Client(architecture, data))
 
     def exchange(self, messages: Iterable[Message]) -> Iterator[Reply]:

@@ -128,7 +128,7 @@ class Federation:
         if not 0 <= client < clients:
             raise FrampError(f"there is no client {client}; the clients are numbered from 0 to {clients - 1}")
         size = None if budget is None else Budget.parse(budget)
-        workspace = Workspace(self.architecture, self.data.dataset.classes)
+        workspace = Workspace(self.architecture, self.data.dataset.classes, active=False)
         workspace.load(self.server.personal(client, self.rounds_played, size))
         workspace.model.zero_grad(set_to_none=True)
         return workspace.model.eval()
@@ -155,9 +155,10 @@ def enrol(config: Config, engine: Engine) -> Registry:
 
 
 def _engine(parts: Parts) -> Engine:
+    active = parts.config.training.execution == "active"
     if parts.config.engine.name == "processes":
-        return Processes(parts.architecture, parts.data, parts.config.engine.workers)
-    return Serial(Client(parts.architecture, parts.data))
+        return Processes(parts.architecture, parts.data, parts.config.engine.workers, active)
+    return Serial(Client(parts.architecture, parts.data, active))
 
 
 def build_server(config: Config, architecture: Architecture, kind: Kind, classes: int, registry: Registry) -> Server:

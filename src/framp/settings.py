@@ -106,6 +106,11 @@ class TrainingConfig:
     steps: int = setting(10, "T, local steps of SGD a round")
     batch: int = setting(32, "mini-batch size; of a subgraph, all training nodes are one batch")
     rate: float = setting(0.1, "α, the local learning rate")
+    execution: str = setting(
+        "active",
+        "layers of active weights alone where that is faster and the kernels were compiled, or whole ones with zeros",
+        ("active", "dense"),
+    )
     momentum: float = setting(
         0.0, "of SGD, anew in each round; 0.9 in HeteroFL's, FedRolex' and ScaleFL's own settings"
     )

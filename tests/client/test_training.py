@@ -136,7 +136,7 @@ def test_training_is_a_bare_loop_of_descent_on_masked_weights(
 
 @pytest.mark.parametrize("objective", [CrossEntropy(), Aligned(0.2, "head"), ThresholdGradient()])
 def test_pruned_weights_are_exactly_zero_in_every_forward_pass(objective: Objective) -> None:
-    workspace = Workspace(lambda: SmallCNN(1, CLASSES, 4), CLASSES)
+    workspace = Workspace(lambda: SmallCNN(1, CLASSES, 4), CLASSES, active=False)
     workspace.weights.fill_(5)  # left behind by another client
     part = submodel(workspace, 0.1)
     assert part.indices is not None
@@ -272,7 +272,7 @@ def test_prototypes_in_small_batches_are_the_same_means() -> None:
 
 @pytest.mark.parametrize("share", [None, 0.25])
 def test_an_update_added_to_its_submodel_is_the_trained_network(share: float | None) -> None:
-    workspace = Workspace(double, CLASSES)
+    workspace = Workspace(double, CLASSES, active=False)
     part = submodel(workspace, share)
     update = train(task(part), shard(), workspace)
     trained = Submodel(part.maskable, part.indices, part.values + update.values, part.always + update.always)

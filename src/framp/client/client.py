@@ -19,8 +19,8 @@ from framp.models import Architecture
 class Client:
     """Answers what a server asks of clients."""
 
-    def __init__(self, architecture: Architecture, data: ClientData) -> None:
-        self.workspace = Workspace(architecture, data.dataset.classes)
+    def __init__(self, architecture: Architecture, data: ClientData, active: bool = True) -> None:
+        self.workspace = Workspace(architecture, data.dataset.classes, active)
         self.data = data
 
     def answer(self, message: Message) -> Reply:

@@ -20,11 +20,11 @@ from framp.stage3_objective.prototypes import class_sums
 
 def train(task: Task, samples: Samples, workspace: Workspace) -> Update:
     """Train the task's submodel on a client's samples."""
-    workspace.load(task.submodel)
+    submodel = workspace.load(task.submodel)
     model, shown, gradient = workspace.model, workspace.weights, workspace.gradient
     known = Known(task.prototypes, own_classes(samples, workspace.classes))
-    step = Descent(task.training, task.submodel.mask())
-    reparametrisation = task.objective.reparametrise(task.submodel)
+    step = Descent(task.training, submodel.mask())
+    reparametrisation = task.objective.reparametrise(submodel)
     weights = shown if reparametrisation is None else shown.clone()
 
     with torch.random.fork_rng(devices=[]):
@@ -46,13 +46,13 @@ def train(task: Task, samples: Samples, workspace: Workspace) -> Update:
     if reparametrisation is not None:
         reparametrisation.shown(weights, out=shown)
     prototypes = local_prototypes(model, samples, workspace.classes) if task.objective.uses_prototypes else None
-    values, always = task.submodel.trained(weights)
+    values, always = submodel.trained(weights)
     return Update(
         round=task.round,
         client=task.client,
         token=task.token,
-        values=values - task.submodel.values,
-        always=always - task.submodel.always,
+        values=values - submodel.values,
+        always=always - submodel.always,
         prototypes=prototypes,
         loss=float(torch.stack(losses).mean()),
         classes=known.classes if task.objective.tells_classes else None,

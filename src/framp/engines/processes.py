@@ -47,13 +47,13 @@ class _Worker:
 class Processes:
     """Hands each message to the next free worker."""
 
-    def __init__(self, architecture: Architecture, data: ClientData, workers: int) -> None:
+    def __init__(self, architecture: Architecture, data: ClientData, workers: int, active: bool = True) -> None:
         self._workers: list[_Worker] = []
         scratch = tempfile.mkdtemp(prefix="framp-")
         # also when the engine is forgotten or the interpreter ends, before it waits for its children
         self._end = Finalize(self, _end, (self._workers, scratch), exitpriority=10)
         try:
-            self._luggage = pickle.dumps((architecture, data.on_disk(Path(scratch) / "data")))
+            self._luggage = pickle.dumps((architecture, data.on_disk(Path(scratch) / "data"), active))
         except FrampError:
             self._end()
             raise
