@@ -6,7 +6,7 @@ weights, and merges by the mean over the non-zero differences of each entry.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,12 +35,11 @@ def registry(config: Config, clients: int) -> Registry:
     return Registry.enrol(config.budgets, assign(config.budgets, config.federation.shares, clients), descriptions)
 
 
-def server(recipe: str = "framp", model: str = "resnet18", clients: int = 100) -> Server:
-    """Return a server with the paper's network and hidden width."""
+def server(recipe: str = "framp", model: str = "resnet18", clients: int = 100, **values: Any) -> Server:
+    """Return a server with the paper's network and hidden width, some settings ("section__key") otherwise."""
     width = 64 if model == "resnet18" else 32
-    config = replace(
-        Config().with_values({"recipe": recipe, "partition.clients": clients}), model=ModelConfig(model, width, "batch")
-    )
+    settings = {"recipe": recipe, "partition.clients": clients, "model.name": model, "model.width": width}
+    config = Config().with_values(settings | {key.replace("__", "."): value for key, value in values.items()})
     return build_server(config, NamedArchitecture(config.model, IMAGES, 10), IMAGES, 10, registry(config, clients))
 
 

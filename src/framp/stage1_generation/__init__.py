@@ -5,6 +5,7 @@
 """
 
 from framp.stage1_generation.backbone import Backbone
+from framp.stage1_generation.blockwise import BlockwiseHypernetwork
 from framp.stage1_generation.descriptors import Descriptors, Features, OneHot, TrainedFeatures, feature_seed
 from framp.stage1_generation.generated import Generated
 from framp.stage1_generation.hypernetwork import Hypernetwork
@@ -12,6 +13,7 @@ from framp.stage1_generation.shared import Shared, SharedWhereMoved
 
 __all__ = [
     "Backbone",
+    "BlockwiseHypernetwork",
     "Descriptors",
     "Features",
     "Generated",
