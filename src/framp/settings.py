@@ -133,8 +133,8 @@ class GenerationConfig:
         "what makes the personal part of a model: one matrix, or for large models codes and bases block by block",
         ("full", "blocks"),
     )
-    block: int = setting(4096, "head blocks: the most entries of a block; a row of a weight tensor is cut into as few")
-    latent: int = setting(16, "head blocks: numbers in a block's code; blocks that have no more entries are their own")
+    block: int = setting(4096, "head blocks: the most entries of a block; longer rows of a weight tensor are cut")
+    latent: int = setting(64, "head blocks: numbers in a block's code; a block with no more entries is its own code")
     shared_rate: float = setting(2.0, "rate of the head's bias, the part of the model that everybody shares")
     personal_rate: float = setting(0.06, "β, rate of the head's weights and the layer below: the personal part")
     shared_mean: str = setting(
