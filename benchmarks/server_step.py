@@ -123,17 +123,28 @@ def selection_figure(turns: int = 15) -> Figure:
 def figures(turns: int = 5) -> list[Figure]:
     """Measure both servers by turns, with one thread each."""
     torch.set_num_threads(1)
-    framp = server()
+    framp, blockwise = server(), server(generation__head="blocks")
     model = NamedArchitecture(ModelConfig("resnet18", 64, "batch"), IMAGES, 10)()
     budgets = list(framp.registry.budgets)
     with torch.no_grad():
         seconds = interleaved(
-            {"framp": lambda: framp_step(framp), "fiarse": lambda: public_fiarse_step(model, budgets)}, turns
+            {
+                "framp": lambda: framp_step(framp),
+                "blocks": lambda: framp_step(blockwise),
+                "fiarse": lambda: public_fiarse_step(model, budgets),
+            },
+            turns,
         )
     groups = np.bincount([framp.registry.group[client] for client in framp.sample(1)], minlength=len(budgets))
     drawn = ", ".join(f"{count}x {budget.name}" for budget, count in zip(budgets, groups, strict=True))
     detail = f"framp {seconds['framp']:.2f} s ({drawn}), FIARSE's public way {seconds['fiarse']:.2f} s (by turns)"
     return [
         Figure("server step, framp / FIARSE's public way", seconds["framp"] / seconds["fiarse"], 1.0, detail),
+        Figure(
+            "server step, framp with the block-wise head / FIARSE's public way",
+            seconds["blocks"] / seconds["fiarse"],
+            0.3,
+            f"{seconds['blocks']:.2f} s",
+        ),
         selection_figure(),
     ]
