@@ -37,6 +37,19 @@ def resnet_step() -> dict[str, float]:
     return {"beyond": rss("VmHWM") - before - network, "network": network, "vector": 4 * framp.layout.size}
 
 
+def large_step() -> dict[str, float]:
+    """Play the server's part of two rounds of a network of 100 M parameters; return the process's peak memory."""
+    framp = server(model__width=192, generation__head="blocks")
+    started = time.perf_counter()
+    for _ in range(2):
+        framp_step(framp)
+    backbone = framp.method.backbone
+    assert isinstance(backbone, Generated)
+    network = sum(tensor.nbytes for tensor in backbone.network.state().values())
+    seconds = (time.perf_counter() - started) / 2
+    return {"peak": rss("VmHWM"), "network": network, "entries": framp.layout.size, "seconds": seconds}
+
+
 def registered(clients: int) -> dict[str, float]:
     """Play rounds with some number of registered clients; return a round's time and the memory beside the registry."""
     framp = server("framp", "cnn", clients)
@@ -63,6 +76,7 @@ def figures(turns: int = 3) -> list[Figure]:
     """Measure the full-size vectors beside the hypernetwork, and what a million registered clients cost."""
     torch.set_num_threads(1)
     step = in_a_process("resnet_step()")
+    large = in_a_process("large_step()")
     runs = [(in_a_process("registered(100)"), in_a_process("registered(1_000_000)")) for _ in range(turns)]
     time_ratio = median(many["seconds"] / few["seconds"] for few, many in runs)
     rss_ratio = median(many["rss"] / few["rss"] for few, many in runs)
@@ -73,6 +87,12 @@ def figures(turns: int = 3) -> list[Figure]:
             step["beyond"] / step["vector"],
             3.0,
             f"{step['beyond'] / 2**20:.0f} MiB beside {step['network'] / 2**20:.0f} MiB of parameters",
+        ),
+        Figure(
+            f"peak RSS of a server of {large['entries'] / 1e6:.1f} M parameters, block-wise head, GB",
+            large["peak"] / 1e9,
+            6.0,
+            f"{large['network'] / 1e9:.2f} GB of parameters of the hypernetwork, {large['seconds']:.0f} s a round",
         ),
         Figure(
             "server time of a round, 1,000,000 / 100 registered clients",

@@ -6,7 +6,7 @@ weights, and merges by the mean over the non-zero differences of each entry.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,12 +35,11 @@ def registry(config: Config, clients: int) -> Registry:
     return Registry.enrol(config.budgets, assign(config.budgets, config.federation.shares, clients), descriptions)
 
 
-def server(recipe: str = "framp", model: str = "resnet18", clients: int = 100) -> Server:
-    """Return a server with the paper's network and hidden width."""
+def server(recipe: str = "framp", model: str = "resnet18", clients: int = 100, **values: Any) -> Server:
+    """Return a server with the paper's network and hidden width, some settings ("section__key") otherwise."""
     width = 64 if model == "resnet18" else 32
-    config = replace(
-        Config().with_values({"recipe": recipe, "partition.clients": clients}), model=ModelConfig(model, width, "batch")
-    )
+    settings = {"recipe": recipe, "partition.clients": clients, "model.name": model, "model.width": width}
+    config = Config().with_values(settings | {key.replace("__", "."): value for key, value in values.items()})
     return build_server(config, NamedArchitecture(config.model, IMAGES, 10), IMAGES, 10, registry(config, clients))
 
 
@@ -124,17 +123,28 @@ def selection_figure(turns: int = 15) -> Figure:
 def figures(turns: int = 5) -> list[Figure]:
     """Measure both servers by turns, with one thread each."""
     torch.set_num_threads(1)
-    framp = server()
+    framp, blockwise = server(), server(generation__head="blocks")
     model = NamedArchitecture(ModelConfig("resnet18", 64, "batch"), IMAGES, 10)()
     budgets = list(framp.registry.budgets)
     with torch.no_grad():
         seconds = interleaved(
-            {"framp": lambda: framp_step(framp), "fiarse": lambda: public_fiarse_step(model, budgets)}, turns
+            {
+                "framp": lambda: framp_step(framp),
+                "blocks": lambda: framp_step(blockwise),
+                "fiarse": lambda: public_fiarse_step(model, budgets),
+            },
+            turns,
         )
     groups = np.bincount([framp.registry.group[client] for client in framp.sample(1)], minlength=len(budgets))
     drawn = ", ".join(f"{count}x {budget.name}" for budget, count in zip(budgets, groups, strict=True))
     detail = f"framp {seconds['framp']:.2f} s ({drawn}), FIARSE's public way {seconds['fiarse']:.2f} s (by turns)"
     return [
         Figure("server step, framp / FIARSE's public way", seconds["framp"] / seconds["fiarse"], 1.0, detail),
+        Figure(
+            "server step, framp with the block-wise head / FIARSE's public way",
+            seconds["blocks"] / seconds["fiarse"],
+            0.3,
+            f"{seconds['blocks']:.2f} s",
+        ),
         selection_figure(),
     ]

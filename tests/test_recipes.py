@@ -41,6 +41,10 @@ TABLE = {
     "fedavg": ("Shared", "", "Everything", "CrossEntropy"),
 }
 NAMES = sorted(RECIPES)
+#: Every recipe, and framp with its other head.
+METHODS: dict[str, dict[str, Any]] = {name: {"recipe": name} for name in NAMES} | {
+    "framp, blocks": {"recipe": "framp", "generation.head": "blocks", "generation.latent": 3, "generation.block": 20}
+}
 
 
 @pytest.fixture(params=["toy_federation", "toy_graph_federation"], ids=["images", "graph"])
@@ -100,9 +104,11 @@ def outside(part: Submodel) -> Tensor:
     return found
 
 
-@pytest.mark.parametrize("recipe", NAMES)
-def test_every_task_holds_its_budget_and_pruned_weights_stay_zero(recipe: str, over_any: MakeFederation) -> None:
-    federation = over_any({"recipe": recipe, "federation.participants": 6})
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_every_task_holds_its_budget_and_pruned_weights_stay_zero(
+    method: dict[str, Any], over_any: MakeFederation
+) -> None:
+    federation = over_any({**method, "federation.participants": 6})
     server, engine = federation.server, Watching(federation)
     for round in (1, 2, 3):
         play(server, engine, round)
@@ -122,16 +128,16 @@ def test_every_task_holds_its_budget_and_pruned_weights_stay_zero(recipe: str, o
             assert int(submodel.indices[-1]) < server.layout.maskable
 
 
-@pytest.mark.parametrize("recipe", NAMES)
-def test_entries_that_nobody_held_stay_bitwise_as_they_are(recipe: str, over_any: MakeFederation) -> None:
-    federation = over_any({"recipe": recipe, "federation.budgets": ["1/20", "1/10", "1/5"]})
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_entries_that_nobody_held_stay_bitwise_as_they_are(method: dict[str, Any], over_any: MakeFederation) -> None:
+    federation = over_any({**method, "federation.budgets": ["1/20", "1/10", "1/5"]})
     maskable = federation.server.layout.maskable
     for round in (1, 2):
         before = {name: tensor.clone() for name, tensor in per_entry(federation).items()}
         engine = Watching(federation)
         play(federation.server, engine, round)
         untouched = torch.stack([outside(task.submodel) for task in engine.tasks]).all(dim=0)
-        if recipe != "fedavg":
+        if method["recipe"] != "fedavg":
             assert untouched.sum() > maskable / 2
         for name, after in per_entry(federation).items():
             assert torch.equal(bits(after[:maskable][untouched]), bits(before[name][:maskable][untouched])), name
@@ -150,10 +156,10 @@ def bits(tensor: Tensor) -> Tensor:
     return tensor.view(torch.int32)
 
 
-@pytest.mark.parametrize("recipe", NAMES)
-def test_any_order_of_arrival_gives_the_same_bits(recipe: str, over_any: MakeFederation) -> None:
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_any_order_of_arrival_gives_the_same_bits(method: dict[str, Any], over_any: MakeFederation) -> None:
     """Two rounds of five participants, the updates of the second in fifty orders."""
-    federation = over_any({"recipe": recipe, "federation.participants": 5})
+    federation = over_any({**method, "federation.participants": 5})
     server, engine = federation.server, Watching(federation)
     play(server, engine, 1)
     start = {name: tensor.clone() for name, tensor in server.state().items()}
@@ -181,12 +187,12 @@ def test_any_order_of_arrival_gives_the_same_bits(recipe: str, over_any: MakeFed
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize("recipe", NAMES)
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_resumed_run_and_other_processes_give_the_same_bits(
-    recipe: str, over_any: MakeFederation, tmp_path: Path
+    method: dict[str, Any], over_any: MakeFederation, tmp_path: Path
 ) -> None:
     """Four rounds at once; two, then two from disk; by worker processes. Descriptors are refreshed in between."""
-    values = {"recipe": recipe, "generation.refresh_every": 2}
+    values = {**method, "generation.refresh_every": 2}
     whole = over_any(values)
     reports = list(whole.train(4))
 
@@ -206,17 +212,17 @@ def test_a_resumed_run_and_other_processes_give_the_same_bits(
     assert spread.evaluate() == whole.evaluate()
 
 
-@pytest.mark.parametrize("recipe", NAMES)
-def test_the_comparison_is_fair(recipe: str, over_any: MakeFederation) -> None:
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_the_comparison_is_fair(method: dict[str, Any], over_any: MakeFederation) -> None:
     """Partition, initial network, sampling of clients and batches are those of fedavg, whatever the recipe."""
-    one, other = over_any({"recipe": recipe}), over_any({"recipe": "fedavg"})
+    one, other = over_any(method), over_any({"recipe": "fedavg"})
     assert one.data.partition.sha256 == other.data.partition.sha256
     assert [one.server.sample(round) for round in range(1, 6)] == [other.server.sample(round) for round in range(1, 6)]
     initial = initialised(other.architecture, 0).state_dict()
     own = initialised(one.architecture, 0).state_dict()
     shared = {name.removeprefix("network."): tensor for name, tensor in own.items()}
     assert all(torch.equal(shared[name], tensor) for name, tensor in initial.items())
-    assert (set(shared) == set(initial)) == (RECIPES[recipe].form is None)
+    assert (set(shared) == set(initial)) == (RECIPES[method["recipe"]].form is None)
 
     engines = Watching(one), Watching(other)
     for federation, engine in zip((one, other), engines, strict=True):
@@ -235,11 +241,11 @@ def test_the_comparison_is_fair(recipe: str, over_any: MakeFederation) -> None:
             assert torch.equal(labels, their_labels)
 
 
-@pytest.mark.parametrize("recipe", NAMES)
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_client_that_drops_out_might_as_well_not_have_been_sampled(
-    recipe: str, over_any: MakeFederation, monkeypatch: pytest.MonkeyPatch
+    method: dict[str, Any], over_any: MakeFederation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = over_any({"recipe": recipe}), over_any({"recipe": recipe})
+    one, other = over_any(method), over_any(method)
     everybody = one.server.sample(1)
     lost = frozenset(everybody[1:3])
     drawn = other.server.sample
@@ -253,11 +259,11 @@ def test_a_client_that_drops_out_might_as_well_not_have_been_sampled(
         assert one.server.digest() == other.server.digest()
 
 
-@pytest.mark.parametrize("recipe", NAMES)
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("budgets", [["1"], ["1/2"], ["1/16"], ["1/4", "1"], ["0.04", "0.16", "0.36", "0.64", "1"]])
-def test_any_number_of_budgets(recipe: str, budgets: list[str], over_any: MakeFederation) -> None:
+def test_any_number_of_budgets(method: dict[str, Any], budgets: list[str], over_any: MakeFederation) -> None:
     values: dict[str, Any] = {
-        "recipe": recipe,
+        **method,
         "federation.budgets": budgets,
         "federation.shares": [1 / len(budgets)] * len(budgets),
     }
@@ -270,11 +276,11 @@ def test_any_number_of_budgets(recipe: str, budgets: list[str], over_any: MakeFe
     assert all(0 <= accuracy <= 1 for accuracy in found.clients)
 
 
-@pytest.mark.parametrize("recipe", NAMES)
-def test_the_loss_falls_on_a_separable_problem(recipe: str, over_any: MakeFederation) -> None:
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_the_loss_falls_on_a_separable_problem(method: dict[str, Any], over_any: MakeFederation) -> None:
     federation = over_any(
         {
-            "recipe": recipe,
+            **method,
             "federation.budgets": ["1/4", "1/2", "1"],
             "federation.participants": 6,
             "training.steps": 8,

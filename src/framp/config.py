@@ -217,7 +217,7 @@ def _check(config: Config) -> None:
                 raise ConfigError(unknown(f"value for {section}.{entry.name}", str(value), choices))
     _at_least(config, 1, "rounds", "partition.clients", "partition.classes_per_client", "federation.participants")
     _at_least(config, 1, "model.width", "model.hidden", "training.steps", "training.batch")
-    _at_least(config, 1, "generation.hidden", "engine.workers")
+    _at_least(config, 1, "generation.hidden", "generation.block", "generation.latent", "engine.workers")
     _at_least(config, 2, "model.layers")
     _at_least(config, 1, "evaluation.every", "evaluation.batch", "checkpoint.every")
     _at_least(config, 0, "seed", "partition.seed", "data.image_size", "generation.head_scale", "alignment.weight")

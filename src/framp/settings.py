@@ -133,6 +133,13 @@ class GenerationConfig:
     """Stage 1: the hypernetwork and how it learns."""
 
     hidden: int = setting(64, "width of the hidden layer, the rank of what is personal")
+    head: str = setting(
+        "full",
+        "what makes the personal part of a model: one matrix, or for large models codes and bases block by block",
+        ("full", "blocks"),
+    )
+    block: int = setting(4096, "head blocks: the most entries of a block; longer rows of a weight tensor are cut")
+    latent: int = setting(64, "head blocks: numbers in a block's code; a block with no more entries is its own code")
     shared_rate: float = setting(2.0, "rate of the head's bias, the part of the model that everybody shares")
     personal_rate: float = setting(0.06, "β, rate of the head's weights and the layer below: the personal part")
     shared_mean: str = setting(

@@ -11,10 +11,16 @@ from framp.config import Config
 from framp.errors import ConfigError
 from framp.layout import ParameterLayout
 from framp.settings import GenerationConfig
+from framp.stage1_generation.blockwise import BlockwiseHypernetwork
 from framp.stage1_generation.descriptors import Descriptors
-from framp.stage1_generation.hypernetwork import Hypernetwork
+from framp.stage1_generation.hypernetwork import Hypernetwork, TwoLayers
 from framp.stage1_generation.served import Served
 from framp.updates import MaskedUpdate, blocks
+
+HEADS: dict[str, type[Hypernetwork] | type[BlockwiseHypernetwork]] = {
+    "full": Hypernetwork,
+    "blocks": BlockwiseHypernetwork,
+}
 
 
 @final
@@ -26,7 +32,7 @@ class Generated:
     ) -> None:
         self.descriptors, self.config = descriptors, config
         generator = rng.torch_generator(seed, rng.NOBODY, rng.NOBODY, "hypernetwork")
-        self.network = Hypernetwork.initialised(config.hidden, initial, descriptors.mean(), config.centred, generator)
+        self.network: TwoLayers = HEADS[config.head].configured(config, layout, initial, descriptors.mean(), generator)
         self.shared = Served(self.network.head_bias, config.served_average)
         if config.head_scale > 0:
             scales = layer_scales(initial, layout).mul_(config.head_scale / self._typical_norm())
