@@ -170,9 +170,10 @@ def build_server(config: Config, architecture: Architecture, kind: Kind, classes
     give_back_freed_memory()
     described = recipe.descriptors
     descriptors = None if described is None else described.configured(config, registry.descriptors, kind, classes)
+    network = Network(architecture, layout, kind)
     method = Method(
         recipe.backbone.configured(config, initial, layout, descriptors),
-        recipe.extractor.configured(config, Network(architecture, layout, kind)),
+        recipe.extractor.configured(config, network),
         recipe.objective.configured(config),
         descriptors,
     )
@@ -194,4 +195,5 @@ def build_server(config: Config, architecture: Architecture, kind: Kind, classes
         config.federation.participants,
         config.seed,
         config.engine.inbox_bytes,
+        network.counted_work(),
     )

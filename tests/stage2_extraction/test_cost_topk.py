@@ -126,7 +126,7 @@ def test_it_is_set_up_from_the_network() -> None:
     assert configured().work.uses == (81, 25, 9, 1, 0)
     assert configured().bounded
     assert not configured(budget="parameters", exponent=0.5).bounded
-    with pytest.raises(ConfigError, match="cost.exponent is -1"):
+    with pytest.raises(ConfigError, match=r"cost\.exponent is -1"):
         configured(exponent=-1.0)
 
 
@@ -135,7 +135,7 @@ def test_a_budget_that_might_not_hold_one_entry_is_refused() -> None:
     small, enough = Budget.parse("1/73"), Budget.parse("1/72")
     assert configured().granted(enough) is enough
     assert configured(budget="parameters").granted(small) is small
-    with pytest.raises(BudgetError, match="1/73 holds 80 of the network's 5882 multiply-adds, .* can cost 81; raise"):
+    with pytest.raises(BudgetError, match=r"1/73 holds 80 of the network's 5882 multiply-adds, .* can cost 81; raise"):
         configured().granted(small)
 
 

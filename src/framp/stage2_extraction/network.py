@@ -31,6 +31,13 @@ class Network:
         """What its entries cost, in multiply-adds."""
         return work_of(blank(self.architecture), self.layout, self.kind)
 
+    def counted_work(self) -> Work | None:
+        """Return what its entries cost, None where that cannot be counted."""
+        try:
+            return self.work
+        except ModelError:
+            return None
+
     def require(self, shapes: Shapes) -> None:
         """Raise unless the smaller network of some shapes can be trained."""
         module, part = blank(self.architecture), self.layout.part(shapes)
