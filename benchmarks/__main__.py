@@ -1,16 +1,17 @@
-"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [memory] [graphs] …."""
+"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [cost] [memory] [graphs] …."""
 
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import graphs, memory, partitions, rivals, rounds, server_step
+from benchmarks import cost, graphs, memory, partitions, rivals, rounds, server_step
 
 ALL = {
     "rounds": rounds.figures,
     "rivals": rivals.figures,
     "server": server_step.figures,
+    "cost": cost.figures,
     "memory": memory.figures,
     "partitions": partitions.figures,
     "graphs": graphs.figures,

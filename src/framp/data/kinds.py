@@ -17,9 +17,9 @@ class Images:
     height: int
     width: int
 
-    def blank(self, dtype: torch.dtype) -> Tensor:
-        """Return two blank images."""
-        return torch.zeros(2, self.channels, self.height, self.width, dtype=dtype)
+    def blank(self, dtype: torch.dtype, samples: int = 2) -> Tensor:
+        """Return some blank images."""
+        return torch.zeros(samples, self.channels, self.height, self.width, dtype=dtype)
 
     def entrance(self, inputs: Any) -> Tensor:
         """Return the tensor whose dimension 1 has what the first layer takes in."""
@@ -33,9 +33,12 @@ class Nodes:
 
     features: int
 
-    def blank(self, dtype: torch.dtype) -> Graph:
-        """Return two joined nodes without features."""
-        return Graph.of(torch.zeros(2, self.features, dtype=dtype), torch.tensor([0, 1, 2]), torch.tensor([1, 0]))
+    def blank(self, dtype: torch.dtype, samples: int = 2) -> Graph:
+        """Return some nodes without features, each joined to the next."""
+        nodes = torch.arange(samples)
+        neighbours = torch.stack([nodes - 1, nodes + 1], dim=1).reshape(-1)[1:-1]
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), 2 * nodes[1:] - 1, torch.tensor([2 * samples - 2])])
+        return Graph.of(torch.zeros(samples, self.features, dtype=dtype), starts, neighbours)
 
     def entrance(self, inputs: Any) -> Tensor:
         """Return the tensor whose dimension 1 has what the first layer takes in."""
