@@ -9,7 +9,7 @@ from benchmarks.memory import in_a_process, rss
 from benchmarks.timing import Figure
 from framp import rng
 from framp.budgets import FULL, Budget
-from framp.client.training import train
+from framp.client.training import local_prototypes, train
 from framp.client.workspace import Workspace
 from framp.config import Config
 from framp.cost import Dense, Device, cost
@@ -34,7 +34,9 @@ def images(kind: Images, count: int) -> Shard:
     return Shard(pixels, labels, torch.full((3, 1, 1), 0.5), torch.full((3, 1, 1), 0.25))
 
 
-def asked(model: str, width: int, side: int, batch: int, budget: str, slices: bool) -> tuple[Task, Device]:
+def asked(
+    model: str, width: int, side: int, batch: int, budget: str, slices: bool, widest: int = 0
+) -> tuple[Task, Device]:
     """Return a task of three steps and what is known of the device: a mask of the largest, or the first channels."""
     kind = Images(3, side, side)
     architecture = NamedArchitecture(ModelConfig(model, width, "batch"), kind, 10)
@@ -49,7 +51,7 @@ def asked(model: str, width: int, side: int, batch: int, budget: str, slices: bo
     submodel = Submodel(layout.maskable, chosen.indices, values, always, chosen.shapes)
     training = LocalTraining(3, batch, 0.01)
     task = Task(1, 0, 1, FULL, submodel, CrossEntropy(), training, None, 0)
-    return task, Device(architecture, kind, training)
+    return task, Device(architecture, kind, training, widest=widest)
 
 
 def predicted(gaps: bool, *case: object) -> dict[str, float]:
@@ -65,7 +67,7 @@ def measured(*case: object) -> dict[str, float]:
     train(task, images(Images(3, 8, 8), 16), Workspace(device.architecture, 10))  # libraries are warm
     task, device = asked(*case)  # type: ignore[arg-type]
     assert isinstance(device.kind, Images)
-    shard = images(device.kind, 3 * device.training.batch)
+    shard = images(device.kind, max(3 * device.training.batch, device.widest))
     own = task.submodel.values.nbytes + task.submodel.always.nbytes
     own += 0 if task.submodel.indices is None else task.submodel.indices.nbytes
     give_back_freed_memory()
@@ -75,6 +77,8 @@ def measured(*case: object) -> dict[str, float]:
     give_back_freed_memory()
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew: building the full network is not training
     train(task, shard, workspace)
+    if device.widest:
+        local_prototypes(workspace.model, shard, 10, device.widest)
     return {"peak": rss("VmHWM") - before}
 
 
@@ -84,6 +88,7 @@ CASES = (
     ("resnet18", 16, 32, 32, "1/16", False),
     ("resnet18", 64, 32, 32, "1/64", False),
     ("resnet18", 64, 32, 32, "1/16", True),
+    ("resnet18", 16, 32, 32, "1/16", False, 256),
 )
 HANDED_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 """With this in its environment glibc gives blocks back when they are freed, and leaves no gaps."""
@@ -98,9 +103,9 @@ def figures(turns: int = 3) -> list[Figure]:
             expected = in_a_process(f"predicted({gaps}, *{case!r})", environment, __name__)["peak"]
             peaks = [in_a_process(f"measured(*{case!r})", environment, __name__)["peak"] for _ in range(turns)]
             away.append(abs(expected / median(peaks) - 1))
-            model, width, _, _, budget, slices = case
+            model, width, _, _, budget, slices, *widest = case
             detail.append(
-                f"{model} of {width} at {budget}{' (slice)' if slices else ''}: "
+                f"{model} of {width} at {budget}{' (slice)' if slices else ''}{' and prototypes' if widest else ''}: "
                 f"{expected / 2**20:.1f} of {median(peaks) / 2**20:.1f} MiB"
             )
         kind = "the usual allocator" if gaps else "no gaps between blocks"

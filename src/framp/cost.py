@@ -119,15 +119,15 @@ class Dense:
         values = submodel.values.nbytes + submodel.always.nbytes
         vector = submodel.values.element_size() * (submodel.below + submodel.always.numel())
         footprint = device.footprint(submodel.shapes)
-        alive = max(footprint.training(device.batch), footprint.use(device.widest) if device.widest else 0)
+        training, use = footprint.training(device.batch), footprint.use(device.widest) if device.widest else 0
         return {
             "weights": vector,
             "gradient": vector,
             "momentum": vector if device.training.momentum > 0 else 0,
             "mask": vector if submodel.mask_indices is not None else 0,
             "task": values + (0 if submodel.indices is None else submodel.indices.nbytes),
-            "activations": max(alive, 2 * values),  # when the update is made, they are gone
-            "gaps": int(self.gaps * alive),
+            "activations": max(training, use, 2 * values),  # the last: an update's, when training is over
+            "gaps": int(self.gaps * (training + use)),  # blocks of another size fill few of those that training left
             "workspace": _LIBRARY + _COPIES * footprint.largest_parameter(),
         }
 
