@@ -1,11 +1,11 @@
-"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [cost] [memory] [graphs] …."""
+"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [cost] [work] [memory] …."""
 
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cost, graphs, memory, partitions, rivals, rounds, server_step
+from benchmarks import cost, graphs, memory, partitions, rivals, rounds, server_step, work
 
 ALL = {
     "rounds": rounds.figures,
@@ -13,6 +13,7 @@ ALL = {
     "server": server_step.figures,
     "cost": cost.figures,
     "memory": memory.figures,
+    "work": work.figures,
     "partitions": partitions.figures,
     "graphs": graphs.figures,
 }
