@@ -166,11 +166,12 @@ def build_server(config: Config, architecture: Architecture, kind: Kind, classes
     model = initialised(architecture, config.seed)
     layout, width = ParameterLayout.of(model), feature_width(model, kind, classes)
     initial = layout.flatten(model)
+    network = Network(architecture, layout, kind)
+    work = network.counted_work()
     del model
     give_back_freed_memory()
     described = recipe.descriptors
     descriptors = None if described is None else described.configured(config, registry.descriptors, kind, classes)
-    network = Network(architecture, layout, kind)
     method = Method(
         recipe.backbone.configured(config, initial, layout, descriptors),
         recipe.extractor.configured(config, network),
@@ -195,5 +196,5 @@ def build_server(config: Config, architecture: Architecture, kind: Kind, classes
         config.federation.participants,
         config.seed,
         config.engine.inbox_bytes,
-        network.counted_work(),
+        work,
     )

@@ -5,11 +5,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional
 
 from framp.budgets import Budget
 from framp.config import Config
 from framp.data.kinds import Images
-from framp.errors import BudgetError, ConfigError
+from framp.errors import BudgetError, ConfigError, ModelError
 from framp.layout import Entry, ParameterLayout
 from framp.models import SmallCNN
 from framp.stage2_extraction import CostTopK, GlobalTopK
@@ -128,6 +130,29 @@ def test_it_is_set_up_from_the_network() -> None:
     assert not configured(budget="parameters", exponent=0.5).bounded
     with pytest.raises(ConfigError, match=r"cost\.exponent is -1"):
         configured(exponent=-1.0)
+
+
+class Computed(nn.Module):
+    """A network whose first weights are no parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.classifier = nn.Parameter(torch.ones(2, 1, 3, 3)), nn.Linear(2, 4)
+
+    def features(self, images: Tensor) -> Tensor:
+        return functional.conv2d(images, self.weight + self.weight).mean(dim=(2, 3))
+
+    def head(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(features)
+        return logits
+
+
+def test_only_who_needs_the_work_misses_it() -> None:
+    network = Network(Computed, ParameterLayout.of(Computed()), Images(1, 9, 9))
+    assert network.counted_work() is None
+    GlobalTopK.configured(Config(), network)
+    with pytest.raises(ModelError, match=r"the work of Computed cannot be counted.*take a method whose budget is of"):
+        CostTopK.configured(Config(), network)
 
 
 def test_a_budget_that_might_not_hold_one_entry_is_refused() -> None:

@@ -35,7 +35,7 @@ class Network:
         """Return what its entries cost, None where that cannot be counted."""
         try:
             return self.work
-        except ModelError:
+        except (ModelError, RuntimeError):  # the latter from a user's layer that does not run while it is watched
             return None
 
     def require(self, shapes: Shapes) -> None:
