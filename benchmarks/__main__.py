@@ -1,18 +1,20 @@
-"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [stages] [memory] [graphs] …."""
+"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [cost] [memory] [graphs] …."""
 
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import graphs, memory, partitions, rivals, rounds, server_stages, server_step
+from benchmarks import cost, graphs, memory, partitions, rivals, rounds, server_stages, server_step, work
 
 ALL = {
     "rounds": rounds.figures,
     "rivals": rivals.figures,
     "server": server_step.figures,
     "stages": server_stages.figures,
+    "cost": cost.figures,
     "memory": memory.figures,
+    "work": work.figures,
     "partitions": partitions.figures,
     "graphs": graphs.figures,
 }

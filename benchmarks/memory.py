@@ -1,12 +1,15 @@
 """The server's memory, each measured as the peak RSS of a process of its own."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
 import torch
 
@@ -64,10 +67,13 @@ def registered(clients: int) -> dict[str, float]:
     return {"seconds": median(seconds), "rss": rss("VmRSS") - own, "grown": rss("VmRSS") - steady, "registry": own}
 
 
-def in_a_process(expression: str) -> dict[str, float]:
-    """Evaluate one of this module's functions in a fresh interpreter."""
-    code = f"import torch; torch.set_num_threads(1); from benchmarks.memory import *; print(json.dumps({expression}))"
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+def in_a_process(
+    expression: str, environment: Mapping[str, str] = MappingProxyType({}), module: str = __name__
+) -> dict[str, float]:
+    """Evaluate one of a module's functions in a fresh interpreter, with some more in its environment."""
+    code = f"import json, torch; torch.set_num_threads(1); from {module} import *; print(json.dumps({expression}))"
+    known = os.environ | environment
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True, env=known)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
 

@@ -11,7 +11,7 @@ from framp.messages import Exam, Manner, Message, Reply, Score
 MakeFederation = Callable[..., Federation]
 
 CLIENTS = [1, 2, 3, 4, 9, 5]
-UNION = {"1": 30, "1/2": 20, "1/8": 4, "3/4": 40, "1/100": 2}
+UNION = {"1": 30, "1/4": 8, "1/2": 20, "1/8": 4, "3/4": 40, "1/100": 2}
 
 
 class Scripted:
@@ -53,6 +53,29 @@ def test_accuracies_by_hand(toy_federation: MakeFederation) -> None:
     assert held == {"1": 1544, "3/4": 1158, "1/2": 772, "1/8": 193, "1/100": 15}
     own = [exam.submodel.values.numel() for exam in engine.exams if exam.client is not None]
     assert own == [193, 193, 772, 772, 1544, 1544]
+
+
+def test_the_work_of_a_budgets_clients_is_their_mean(toy_federation: MakeFederation) -> None:
+    """A slice of as many channels has the same work everywhere, a mask that of its own entries."""
+    server, engine = toy_federation().server, Scripted()
+    assert server.work is not None
+    found = evaluate(server, engine, 1, Manner(10))
+    own = [server.work.share(exam.submodel.indices) for exam in engine.exams if exam.client is not None]
+    assert list(found.work) == ["1/8", "1/2", "1"]
+    assert list(found.work.values()) == [(own[0] + own[1]) / 2, (own[2] + own[3]) / 2, 1.0]
+    assert found.work["1/8"] > 1 / 8  # early layers have large weights, each of which works on large maps
+
+    sliced = toy_federation({"recipe": "heterofl", "federation.budgets": ["1/4", "1/2", "1"]}).server
+    assert sliced.work is not None
+    assert evaluate(sliced, Scripted(), 1, Manner(10)).work["1/4"] == sliced.work.share(
+        sliced.union(sliced.registry.budgets[0], 1).indices
+    )
+
+
+def test_where_the_work_cannot_be_counted_nothing_is_said_of_it(toy_federation: MakeFederation) -> None:
+    server = toy_federation().server
+    server.work = None
+    assert evaluate(server, Scripted(), 1, Manner(10)).work == {}
 
 
 def test_a_method_that_ignores_budgets_is_examined_once_for_all_sizes(toy_federation: MakeFederation) -> None:

@@ -31,6 +31,7 @@ TABLE = {
     "framp-no-personalisation": ("Shared", "", "GlobalTopK", "Aligned"),
     "framp-neither": ("Shared", "", "GlobalTopK", "CrossEntropy"),
     "framp-layerwise": ("Generated", "Features", "LayerwiseTopK", "Aligned"),
+    "framp-cost": ("Generated", "Features", "CostTopK", "Aligned"),
     "framp-mlp": ("Generated", "Features", "LearnedScore", "Aligned"),
     "framp-onehot": ("Generated", "OneHot", "GlobalTopK", "Aligned"),
     "framp-update": ("Generated", "TrainedFeatures", "GlobalTopK", "Aligned"),

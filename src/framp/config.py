@@ -19,6 +19,7 @@ from framp.errors import ConfigError, unknown
 from framp.settings import (
     AlignmentConfig,
     CheckpointConfig,
+    CostConfig,
     DataConfig,
     EngineConfig,
     EvaluationConfig,
@@ -55,6 +56,7 @@ class Config:
     alignment: AlignmentConfig = field(default_factory=AlignmentConfig)
     width: WidthConfig = field(default_factory=WidthConfig)
     score: ScoreConfig = field(default_factory=ScoreConfig)
+    cost: CostConfig = field(default_factory=CostConfig)
     exits: ExitsConfig = field(default_factory=ExitsConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
@@ -224,7 +226,7 @@ def _check(config: Config) -> None:
     _at_least(config, 0, "training.rate", "generation.shared_rate", "generation.personal_rate")
     _at_least(config, 0, "engine.inbox_bytes", "shared.rate")
     _at_least(config, 1, "sbm.nodes", "sbm.edges", "sbm.features", "sbm.classes", "sbm.blocks")
-    _at_least(config, 0, "sbm.signal", "sbm.seed", "model.dropout")
+    _at_least(config, 0, "sbm.signal", "sbm.seed", "model.dropout", "cost.exponent")
     generation = config.generation
     for key, value in (
         ("sbm.within", config.sbm.within),

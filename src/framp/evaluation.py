@@ -27,6 +27,9 @@ class Evaluation:
     union_by_size: dict[str, float]
     """Trained sizes, then further ones; `union` is the mean of the trained ones."""
     clients: list[float]
+    work: dict[str, float]
+    """By budget, the share of the full network's multiply-adds that its clients' own models keep, on average; empty
+    where the network's work cannot be counted."""
 
 
 def evaluate(
@@ -39,11 +42,16 @@ def evaluate(
     sizes = {size.name: size for size in (*trained, *further_sizes)}
     distinct = {granted(size).name: size for size in reversed(sizes.values())}
 
+    work: dict[str, list[float]] = {budget.name: [] for budget in trained}
+
     def exams() -> Iterator[Exam]:
         for name, size in sorted(distinct.items(), key=lambda item: -item[1].fraction):
             yield Exam(server.union(size, round), None, ("union", name), manner)
         for client in range(len(server.registry)):
-            yield Exam(server.personal(client, round), client, ("local", str(client)), manner)
+            submodel = server.personal(client, round)
+            if server.work is not None:
+                work[server.registry.budget(client).name].append(server.work.share(submodel.indices))
+            yield Exam(submodel, client, ("local", str(client)), manner)
 
     scores: dict[tuple[str, ...], float] = {}
     for score in engine.exchange(exams()):
@@ -62,4 +70,5 @@ def evaluate(
         union=fmean(by_size[budget.name] for budget in trained),
         union_by_size=by_size,
         clients=clients,
+        work={name: fmean(shares) for name, shares in work.items() if shares},
     )

@@ -167,13 +167,15 @@ def build_server(config: Config, architecture: Architecture, kind: Kind, classes
     model = initialised(architecture, config.seed)
     layout, width = ParameterLayout.of(model), feature_width(model, kind, classes)
     initial = layout.flatten(model)
+    network = Network(architecture, layout, kind)
+    work = network.counted_work()
     del model
     give_back_freed_memory()
     described = recipe.descriptors
     descriptors = None if described is None else described.configured(config, registry.descriptors, kind, classes)
     method = Method(
         recipe.backbone.configured(config, initial, layout, descriptors),
-        recipe.extractor.configured(config, Network(architecture, layout, kind)),
+        recipe.extractor.configured(config, network),
         recipe.objective.configured(config),
         descriptors,
     )
@@ -195,4 +197,5 @@ def build_server(config: Config, architecture: Architecture, kind: Kind, classes
         config.federation.participants,
         config.seed,
         config.engine.inbox_bytes,
+        work,
     )

@@ -22,6 +22,7 @@ from framp.stage1_generation import (
     TrainedFeatures,
 )
 from framp.stage2_extraction import (
+    CostTopK,
     DepthWidth,
     Everything,
     Extractor,
@@ -112,6 +113,7 @@ RECIPES: dict[str, Recipe] = {
     "framp-no-personalisation": Recipe(Shared, None, GlobalTopK, Aligned, "ablation w/o Per"),
     "framp-neither": Recipe(Shared, None, GlobalTopK, CrossEntropy, "ablation w/o Both"),
     "framp-layerwise": Recipe(Generated, Features, LayerwiseTopK, Aligned, "TopK within each weight tensor"),
+    "framp-cost": Recipe(Generated, Features, CostTopK, Aligned, "TopK by magnitude and cost, within a budget of work"),
     "framp-mlp": Recipe(Generated, Features, LearnedScore, Aligned, "entries by a learned score (our reading)"),
     "framp-onehot": Recipe(Generated, OneHot, GlobalTopK, Aligned, "descriptors that say only who the client is"),
     "framp-update": Recipe(

@@ -201,6 +201,18 @@ class ScoreConfig:
 
 
 @dataclass(frozen=True)
+class CostConfig:
+    """Stage 2: entries by their magnitude against their cost in multiply-adds."""
+
+    budget: str = setting(
+        "both",
+        "a budget γ holds γ of the parameters, and of the multiply-adds too or whatever the parameters take",
+        ("both", "parameters"),
+    )
+    exponent: float = setting(0.25, "p of the score |w| / cost^p; 0 for magnitude alone")
+
+
+@dataclass(frozen=True)
 class ExitsConfig:
     """Stage 3: networks with several exits."""
 

@@ -21,6 +21,11 @@ def test_a_blank_graph_is_a_path_asked_about_two_of_its_three_nodes() -> None:
     assert torch.equal(blank.x, torch.zeros(3, 5, dtype=torch.float64))
 
 
+def test_blank_graphs_of_any_size_are_paths() -> None:
+    assert Nodes(5).blank(torch.float32, 4).edge_index.tolist() == [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
+    assert Nodes(5).blank(torch.float32, 1).adjacency.to_dense().tolist() == [[1.0]]
+
+
 def test_blank_images_are_two() -> None:
     blank = Images(3, 4, 5).blank(torch.float64)
     assert torch.equal(blank, torch.zeros(2, 3, 4, 5, dtype=torch.float64))

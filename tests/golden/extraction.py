@@ -72,6 +72,27 @@ def layerwise_topk(asked: Asked) -> Held:
     return _mask(asked, kept)
 
 
+def cost_topk(exponent: float = 0.25, of_work: bool = True, pixels: int = 4) -> Rule:
+    """By |w| / cost^p, until γ·d entries are kept or the next would cost more than γ of all multiply-adds."""
+
+    def rule(asked: Asked) -> Held:
+        toy = asked.toy
+        costs = [toy.cost(name, pixels) for name, size in toy.tensors for _ in range(size)]
+        if asked.budget == 1:
+            return everything(asked)
+        scores = [abs(asked.weights[place]) / max(cost, 1) ** exponent for place, cost in enumerate(costs)]
+        kept: list[int] = []
+        spent = 0
+        for place in sorted(range(toy.maskable), key=lambda place: (-scores[place], place)):
+            spent += costs[place]
+            if len(kept) == asked.limit or (of_work and spent > asked.budget * sum(costs)):
+                break
+            kept.append(place)
+        return _mask(asked, kept)
+
+    return rule
+
+
 def _slice(toy: Toy, channels: Channels, depths: tuple[int, ...]) -> Held:
     return Held(toy.entries(channels, depths), channels, depths)
 

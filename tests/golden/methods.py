@@ -105,6 +105,7 @@ METHODS = {
     "framp-no-personalisation": Method(shared, extraction.global_topk, aligned, prototypes=True),
     "framp-neither": Method(shared, extraction.global_topk, plain),
     "framp-layerwise": Method(generated, extraction.layerwise_topk, aligned, prototypes=True),
+    "framp-cost": Method(generated, extraction.cost_topk(), aligned, prototypes=True),
     "framp-onehot": Method(generated, extraction.global_topk, aligned, prototypes=True),
     "framp-mlp": Method(generated, extraction.global_topk, aligned, prototypes=True, learned=learned_score),
     "framp-update": Method(generated, extraction.global_topk, aligned, prototypes=True),

@@ -67,6 +67,12 @@ class Toy:
     def size(self) -> int:
         return self.maskable + (0 if self.exits else self.widths[-1])
 
+    def cost(self, tensor: str, pixels: int) -> int:
+        """How many multiply-adds one entry of a tensor takes part in, for an image of some pixels."""
+        if tensor.endswith("bias"):
+            return 0
+        return pixels if tensor.startswith("unit") else 1
+
     def before(self, unit: int) -> int:
         return self.inputs if unit == 1 else self.widths[unit - 2]
 

@@ -78,6 +78,16 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], Method | None]] = {
             own_rows=True,
         ),
     ),
+    "framp-cost, parameters alone": (
+        "framp-cost",
+        {"cost.budget": "parameters", "cost.exponent": 0.5},
+        replace(METHODS["framp-cost"], extraction=extraction.cost_topk(0.5, of_work=False)),
+    ),
+    "framp-cost, magnitude alone": (
+        "framp-cost",
+        {"cost.exponent": 0.0},
+        replace(METHODS["framp-cost"], extraction=extraction.cost_topk(0.0)),
+    ),
     "framp-mlp, quicker": ("framp-mlp", {"score.rate": 5.0, "generation.head_scale": 0.1}, None),
     "framp-neither, clipped": (
         "framp-neither",
@@ -229,6 +239,11 @@ WRONG = {
     "no distillation": ("scalefl", replace(METHODS["scalefl"], objective=lambda config, round: exits(config, 1))),
     "no alignment": ("framp", replace(METHODS["framp"], objective=METHODS["fedavg"].objective)),
     "a score that learns nothing": ("framp-mlp", replace(METHODS["framp-mlp"], learned=nothing_learned)),
+    "magnitude alone": ("framp-cost", replace(METHODS["framp-cost"], extraction=extraction.cost_topk(0.0))),
+    "a budget of parameters alone": (
+        "framp-cost",
+        replace(METHODS["framp-cost"], extraction=extraction.cost_topk(of_work=False)),
+    ),
     "one threshold": ("framp-layerwise", replace(METHODS["framp-layerwise"], extraction=extraction.global_topk)),
 }
 

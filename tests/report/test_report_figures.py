@@ -140,6 +140,19 @@ def test_what_clients_really_hold_stands_below_a_table(comparison: Comparison) -
     assert comparison_table(comparison).notes[1] == "fiarse takes more than the budget: 1/16: 0.0657."
 
 
+def test_what_clients_models_work_stands_below_a_table(comparison: Comparison) -> None:
+    record = comparison.records["fiarse", 0]
+    evaluations = [record.evaluations[0], record.evaluations[-1] | {"work": {"1/16": 0.27, "1": 1.0}}]
+    comparison.records["fiarse", 0] = dataclasses.replace(record, evaluations=evaluations)
+    assert run_table(comparison.records["fiarse", 0], "toy").notes[1] == (
+        "Share of the full network's multiply-adds that it keeps: 1/16: 0.2700, 1: 1.0000."
+    )
+    assert comparison_table(comparison).notes[1] == (
+        "Share of the full network's multiply-adds that a client's model keeps, by budget: "
+        "fiarse 1/16: 0.2700, 1: 1.0000."
+    )
+
+
 def test_tables_of_a_comparison(comparison: Comparison) -> None:
     table = comparison_table(comparison)
     # two seeds, .5 and .6: deviation .0707, t = 12.706, half width 12.706·.05

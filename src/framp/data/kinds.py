@@ -17,9 +17,9 @@ class Images:
     height: int
     width: int
 
-    def blank(self, dtype: torch.dtype) -> Tensor:
-        """Return two blank images."""
-        return torch.zeros(2, self.channels, self.height, self.width, dtype=dtype)
+    def blank(self, dtype: torch.dtype, samples: int = 2) -> Tensor:
+        """Return some blank images."""
+        return torch.zeros(samples, self.channels, self.height, self.width, dtype=dtype)
 
     def entrance(self, inputs: Any) -> Tensor:
         """Return the tensor whose dimension 1 has what the first layer takes in."""
@@ -33,11 +33,14 @@ class Nodes:
 
     features: int
 
-    def blank(self, dtype: torch.dtype) -> Graph:
-        """Return a path of three nodes without features, of which the first two are asked about."""
-        x, starts, neighbours = torch.zeros(3, self.features, dtype=dtype), [0, 1, 3, 4], [1, 0, 2, 1]
-        path = Graph.of(x, torch.tensor(starts), torch.tensor(neighbours))
-        return Graph(path.x, path.adjacency, torch.tensor([0, 1]))
+    def blank(self, dtype: torch.dtype, samples: int | None = None) -> Graph:
+        """Return a path of some nodes without features; unless told, of three of which two are asked about."""
+        nodes = torch.arange(samples or 3)
+        neighbours = torch.stack([nodes - 1, nodes + 1], dim=1).reshape(-1)[1:-1]
+        ends = torch.tensor([0, 2 * len(nodes) - 2])
+        starts = torch.cat([ends[:1], 2 * nodes[1:] - 1, ends[1:]])
+        path = Graph.of(torch.zeros(len(nodes), self.features, dtype=dtype), starts, neighbours)
+        return path if samples else Graph(path.x, path.adjacency, nodes[:2])
 
     def entrance(self, inputs: Any) -> Tensor:
         """Return the tensor whose dimension 1 has what the first layer takes in."""

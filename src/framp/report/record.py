@@ -23,6 +23,11 @@ class Record:
     held: dict[str, float] = field(default_factory=dict)
     """The fraction of the full model that a client of each budget really gets."""
 
+    @property
+    def work(self) -> dict[str, float]:
+        """The share of the full network's multiply-adds that clients' models keep in the end, by budget."""
+        return dict(self.evaluations[-1].get("work", {})) if self.evaluations else {}
+
     @classmethod
     def read(cls, folder: Path) -> "Record":
         """Read a finished run."""

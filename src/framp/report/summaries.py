@@ -47,8 +47,9 @@ def run_table(record: Record, name: str) -> Table:
     if record.cut:
         notes.append(f"Subgraphs by {record.cut}.")
     if record.held:
-        shares = ", ".join(f"{budget}: {share:.4f}" for budget, share in record.held.items())
-        notes.append(f"Fraction of the full model that a client of each budget gets: {shares}.")
+        notes.append(f"Fraction of the full model that a client of each budget gets: {_shares(record.held)}.")
+    if record.work:
+        notes.append(f"Share of the full network's multiply-adds that it keeps: {_shares(record.work)}.")
     if record.rejected:
         reasons = ", ".join(f"{reason} {count}" for reason, count in record.rejected.items())
         notes.append(f"Rejected updates: {sum(record.rejected.values())} ({reasons}).")
@@ -79,6 +80,10 @@ def comparison_table(comparison: Comparison) -> Table:
         over = [f"{budget}: {share:.4f}" for budget, share in held.items() if share > Fraction(budget)]
         if over:
             notes.append(f"{recipe} takes more than the budget: {', '.join(over)}.")
+    works = {recipe: comparison.records[recipe, comparison.seeds[0]].work for recipe in comparison.estimates}
+    if any(works.values()):
+        each = "; ".join(f"{recipe} {_shares(work)}" for recipe, work in works.items() if work)
+        notes.append(f"Share of the full network's multiply-adds that a client's model keeps, by budget: {each}.")
     rejected = Counter[str]()
     for (recipe, _), record in comparison.records.items():
         rejected[recipe] += sum(record.rejected.values())
@@ -104,6 +109,10 @@ def difference_table(comparison: Comparison) -> Table:
     note = f"Percentage points above {first}, paired by seed (same seed, same partition)"
     test = "; p: two-sided paired t-test." if len(comparison.seeds) > 1 else "; one seed: no interval and no test."
     return Table(f"Differences from {first}", columns, rows, (note + test,))
+
+
+def _shares(shares: dict[str, float]) -> str:
+    return ", ".join(f"{budget}: {share:.4f}" for budget, share in shares.items())
 
 
 def _costs(down: float, up: float, seconds: float) -> list[Cell]:

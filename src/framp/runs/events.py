@@ -2,7 +2,7 @@
 
 start       versions, recipe, seed, rounds, hashes, model
 round       round, participants, accepted, rejected, loss, bytes_down, bytes_up, server_seconds, seconds, diagnostics
-evaluation  round, local, groups, union, union_by_size, clients
+evaluation  round, local, groups, union, union_by_size, clients, work
 resume      round: the one that the state was taken from
 finished    round
 """

@@ -19,6 +19,7 @@ from framp.server.registry import Registry
 from framp.stage1_generation import Backbone, Descriptors
 from framp.stage2_extraction import Extractor, Selection
 from framp.stage3_objective import Objective
+from framp.work import Work
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,10 @@ class Method:
 
 
 class Server:
-    """Holds the method and its state; everything that it learns is in named tensors."""
+    """Holds the method and its state; everything that it learns is in named tensors.
+
+    `work` is what the network's entries cost, None where that cannot be counted.
+    """
 
     def __init__(
         self,
@@ -44,10 +48,12 @@ class Server:
         participants: int,
         seed: int,
         inbox_memory: int,
+        work: Work | None = None,
     ) -> None:
         self.method, self.layout, self.registry = method, layout, registry
         self.training, self.prototypes = training, prototypes
         self.participants, self.seed, self._inbox_memory = participants, seed, inbox_memory
+        self.work = work
         for budget in registry.budgets:
             self.require(budget)
 

@@ -1,6 +1,7 @@
 """The network that extractors cut."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -10,6 +11,7 @@ from framp.layout import ParameterLayout, Shapes
 from framp.models import Architecture, blank
 from framp.structure import Structure
 from framp.tracing import Run, trace
+from framp.work import Work, work_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,18 @@ class Network:
     def structure(self, run: Run | None = None) -> Structure:
         """Trace its channels."""
         return trace(blank(self.architecture), self.layout, self.kind, run)
+
+    @cached_property
+    def work(self) -> Work:
+        """What its entries cost, in multiply-adds."""
+        return work_of(blank(self.architecture), self.layout, self.kind)
+
+    def counted_work(self) -> Work | None:
+        """Return what its entries cost, None where that cannot be counted."""
+        try:
+            return self.work
+        except (ModelError, RuntimeError):  # the latter from a user's layer that does not run while it is watched
+            return None
 
     def require(self, shapes: Shapes) -> None:
         """Raise unless the smaller network of some shapes can be trained."""
