@@ -5,13 +5,14 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cost, graphs, memory, partitions, rivals, rounds, server_stages, server_step, work
+from benchmarks import cost, execution, graphs, memory, partitions, rivals, rounds, server_stages, server_step, work
 
 ALL = {
     "rounds": rounds.figures,
     "rivals": rivals.figures,
     "server": server_step.figures,
     "stages": server_stages.figures,
+    "execution": execution.figures,
     "cost": cost.figures,
     "memory": memory.figures,
     "work": work.figures,

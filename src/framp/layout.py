@@ -116,6 +116,13 @@ class ParameterLayout:
             adopt(set(values))
 
 
+def release(module: nn.Module) -> None:
+    """Let go of the memory of a model's parameters and gradients; to be bound again before it is used."""
+    for parameter in module.parameters():
+        parameter.grad = None
+        parameter.data = parameter.data.new_empty(0)
+
+
 def _resize(layer: nn.Module) -> None:
     """Bring a layer's own numbers into line with its parameters' shapes."""
     weight = getattr(layer, "weight", None)

@@ -26,6 +26,8 @@ def examine() -> dict[str, Any]:
     """Return all findings as plain values."""
     import torch
 
+    from framp.execution import kernels
+
     core, extras = _requirements()
     cache = Path(os.environ.get("FRAMP_CACHE") or "~/.cache/framp").expanduser()
     total, available = _memory()
@@ -42,6 +44,7 @@ def examine() -> dict[str, Any]:
         },
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
+        "kernels": found.name if (found := kernels()) else None,
         "memory": {"total_bytes": total, "available_bytes": available},
         "cache": {"folder": str(cache), "free_bytes": shutil.disk_usage(_nearest_existing(cache)).free},
     }
@@ -98,6 +101,9 @@ def _show(found: dict[str, Any], output: Output) -> None:
         absent = f"missing {', '.join(state['missing'])}; {state['install']}"
         lines[f"extra {extra}"] = "complete" if state["complete"] else absent
     lines["cores"] = f"{found['cores']} (torch would use {found['torch_threads']} threads; a run uses 1 a process)"
+    lines["kernels"] = found["kernels"] or (
+        "none: submodels of single entries are computed as whole networks; install a C++ compiler, then FRAMP again"
+    )
     memory = found["memory"]
     lines["memory"] = f"{size(memory['available_bytes'])} available of {size(memory['total_bytes'])}"
     lines["cache"] = f"{found['cache']['folder']}, {size(found['cache']['free_bytes'])} free"

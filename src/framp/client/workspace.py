@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from framp.execution import ActiveNetwork, active_network, pays
-from framp.layout import ParameterLayout
+from framp.layout import ParameterLayout, release
 from framp.messages import Submodel
 from framp.models import Architecture, blank
 
@@ -41,6 +41,8 @@ class Workspace:
 
     def _hold(self, network: ActiveNetwork, submodel: Submodel) -> Submodel:
         assert submodel.indices is not None
+        if self.model is self._whole:
+            release(self._whole)  # the full network need not exist beside its active entries
         self.model = network.module
         self.weights = torch.cat([submodel.values, submodel.always])
         self.gradient = torch.zeros_like(self.weights)

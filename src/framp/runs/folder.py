@@ -12,6 +12,7 @@ from typing import Any
 
 from framp.config import Config
 from framp.errors import FrampError, RunFolderError
+from framp.execution import kernels
 from framp.federation import Federation
 from framp.runs import checkpoint, enrolled, results
 from framp.runs.atomic import explained, is_leftover, remove_leftovers, synchronise, write_json, write_text
@@ -142,6 +143,7 @@ def start_event(federation: Federation) -> dict[str, Any]:
         "model": {"name": config.model.name, "maskable": federation.server.layout.maskable},
         "held": {budget.name: federation.server.held(budget) for budget in federation.registry.budgets},
         "versions": {package: _version(package) for package in ("framp", "torch", "numpy", "safetensors")},
+        "kernels": found.name if (found := kernels()) else None,
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
