@@ -1,11 +1,11 @@
-"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [memory] [graphs] …."""
+"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [memory] [graphs] [wire] …."""
 
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import graphs, memory, partitions, rivals, rounds, server_step
+from benchmarks import graphs, memory, partitions, rivals, rounds, server_step, wire
 
 ALL = {
     "rounds": rounds.figures,
@@ -14,6 +14,7 @@ ALL = {
     "memory": memory.figures,
     "partitions": partitions.figures,
     "graphs": graphs.figures,
+    "wire": wire.figures,
 }
 
 

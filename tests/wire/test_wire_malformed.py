@@ -31,7 +31,7 @@ LARGER = [
 ]
 
 
-def mutated(count: int, purpose: str) -> Iterator[tuple[Any, bytes]]:
+def mutated(count: int, purpose: str) -> Iterator[tuple[Any, bytes, bytes]]:
     """Yield messages with flipped bytes, bytes left out or put in, or cut short."""
     generator = draw(purpose)
     for message in KINDS + LARGER:
@@ -53,20 +53,20 @@ def mutated(count: int, purpose: str) -> Iterator[tuple[Any, bytes]]:
                         changed[place] = int(generator.integers(0, 256))
                 if len(changed) <= HEADER:
                     break
-            yield message, bytes(changed)
+            yield message, data, bytes(changed)
 
 
 def test_ten_thousand_changed_messages_end_in_the_packages_error_or_are_messages() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused, total = [], 0
-    for message, data in mutated(5000, "raw"):
+    for message, whole, data in mutated(5000, "raw"):
         total += 1
-        if data != encode(message):
+        if data != whole:
             with pytest.raises(WireError):
                 decode(data, type(message), LIMIT)
     tracemalloc.start()
     try:
-        for message, data in mutated(5000, "body"):
+        for message, _, data in mutated(5000, "body"):
             total += 1
             try:
                 decode(rehashed(data), type(message), LIMIT)

@@ -22,9 +22,9 @@ _LARGEST = 1 << 48
 class Writer:
     """Collects the parts of a body."""
 
-    def __init__(self) -> None:
+    def __init__(self, compression: Compression | None = None) -> None:
         self.parts: list[bytes | memoryview] = []
-        self.compression = Compression()
+        self.compression = compression or Compression()
 
     def raw(self, content: bytes | memoryview) -> None:
         """Add bytes whose number the reader knows."""

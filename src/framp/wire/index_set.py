@@ -41,12 +41,12 @@ def write_indices(
     writer.size(len(sections))
     for length in sections:
         writer.size(length)
-    whole = Writer()
+    whole = Writer(writer.compression)
     for start, stop, places in _parts(held, sections):
         write_places(whole, places, stop - start)
     if previous is not None:
         before = previous.numpy()
-        difference = Writer()
+        difference = Writer(writer.compression)
         for (start, stop, places), (_, _, others) in zip(_parts(held, sections), _parts(before, sections), strict=True):
             write_places(difference, np.flatnonzero(_either(places, others, stop - start)), stop - start)
         if _length(difference) + _HASH < _length(whole):
