@@ -32,6 +32,7 @@ from framp.settings import (
     SharedConfig,
     TrainingConfig,
     WidthConfig,
+    WireConfig,
     setting,
 )
 
@@ -57,6 +58,7 @@ class Config:
     score: ScoreConfig = field(default_factory=ScoreConfig)
     exits: ExitsConfig = field(default_factory=ExitsConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    wire: WireConfig = field(default_factory=WireConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
@@ -114,6 +116,8 @@ class Config:
         """Hash all that a result can depend on: everything but the engine, the checkpoints and where a folder lies."""
         tree = self.to_dict()
         del tree["engine"], tree["checkpoint"], tree["name"]
+        if self.wire == WireConfig():  # without loss, no result depends on it
+            del tree["wire"]
         if Path(self.data.path).is_absolute():  # a folder, whose content has a hash of its own
             tree["data"]["path"] = ""
         return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()

@@ -27,6 +27,7 @@ from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server
 from framp.stage1_generation import feature_seed
 from framp.stage2_extraction.network import Network
 from framp.threads import one_thread
+from framp.wire import Wire
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,10 @@ def enrol(config: Config, engine: Engine) -> Registry:
 
 
 def _engine(parts: Parts) -> Engine:
+    wire = Wire(parts.config.wire.values)
     if parts.config.engine.name == "processes":
-        return Processes(parts.architecture, parts.data, parts.config.engine.workers)
-    return Serial(Client(parts.architecture, parts.data))
+        return Processes(parts.architecture, parts.data, parts.config.engine.workers, wire)
+    return Serial(Client(parts.architecture, parts.data), wire)
 
 
 def build_server(config: Config, architecture: Architecture, kind: Kind, classes: int, registry: Registry) -> Server:

@@ -4,8 +4,23 @@
 and `gaps.py` code index sets, `values.py` and `planes.py` numbers. Neither the server nor the client is imported.
 """
 
+from framp.wire.carrier import MESSAGES, REPLIES, Traffic, Wire
 from framp.wire.feedback import ErrorFeedback
-from framp.wire.message import HEADER, LIMIT, decode, encode, encoded_parts
+from framp.wire.message import HEADER, LIMIT, MAGIC, decode, encode, encoded_parts
 from framp.wire.values import CODINGS, LOSSLESS
 
-__all__ = ["CODINGS", "HEADER", "LIMIT", "LOSSLESS", "ErrorFeedback", "decode", "encode", "encoded_parts"]
+__all__ = [
+    "CODINGS",
+    "HEADER",
+    "LIMIT",
+    "LOSSLESS",
+    "MAGIC",
+    "MESSAGES",
+    "REPLIES",
+    "ErrorFeedback",
+    "Traffic",
+    "Wire",
+    "decode",
+    "encode",
+    "encoded_parts",
+]

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from framp.errors import FrampError, WireError
+from framp.errors import FrampError, WireError, listed
 from framp.layout import ParameterLayout
 from framp.messages import Message, Reply, Submodel
 from framp.wire.body import Reader, Writer
@@ -66,13 +66,16 @@ def encode(
 
 
 def decode(
-    data: bytes | memoryview, expected: type[Known], limit: int = LIMIT, previous: Tensor | None = None
+    data: bytes | memoryview,
+    expected: type[Known] | tuple[type[Known], ...],
+    limit: int = LIMIT,
+    previous: Tensor | None = None,
 ) -> Known:
-    """Decode a message of the expected kind, or raise `WireError`.
+    """Decode a message of an expected kind, or raise `WireError`.
 
     Args:
         data: What has arrived.
-        expected: The kind of message that may come.
+        expected: The kinds of messages that may come.
         limit: The most bytes of tensors that it may decode to.
         previous: The index set that the receiver last had.
     """
@@ -89,11 +92,13 @@ def decode(
         raise WireError(f"the message has {len(body)} bytes after its header instead of {length}; send it again")
     if _hash(data[: _START.size], body) != data[_START.size : HEADER]:
         raise WireError("the message does not match its hash; send it again")
-    if kind >= len(_KINDS) or _KINDS[kind] is not expected:
-        found = _KINDS[kind].__name__ if kind < len(_KINDS) else f"message of unknown kind {kind}"
-        raise WireError(f"a {found} arrived where a {expected.__name__} was expected; send that")
+    kinds = expected if isinstance(expected, tuple) else (expected,)
+    if kind >= len(_KINDS) or _KINDS[kind] not in kinds:
+        found = _KINDS[kind].__name__ if kind < len(_KINDS) else f"number {kind}"
+        wanted = listed((one.__name__ for one in kinds), "or")
+        raise WireError(f"a message of type {found} arrived where {wanted} was expected; send that")
     reader = Reader(body, limit)
-    _, read = CONTENTS[expected]
+    _, read = CONTENTS[_KINDS[kind]]
     try:
         message: Known = read(reader, previous)
         reader.end()
