@@ -54,7 +54,7 @@ class Processes:
         # also when the engine is forgotten or the interpreter ends, before it waits for its children
         self._end = Finalize(self, _end, (self._workers, scratch), exitpriority=10)
         try:
-            self._luggage = pickle.dumps((self._wire.values, architecture, data.on_disk(Path(scratch) / "data")))
+            self._luggage = pickle.dumps((architecture, data.on_disk(Path(scratch) / "data"), self._wire.values))
         except FrampError:
             self._end()
             raise
@@ -196,8 +196,8 @@ def _work(connection: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):  # the server has ended
         luggage = connection.recv_bytes()
         try:
-            values, *kit = pickle.loads(luggage)
-            client = Client(*kit)
+            architecture, data, values = pickle.loads(luggage)
+            client = Client(architecture, data)
         except Exception as error:
             error.add_note("while a worker process started")
             _tell(connection, error)

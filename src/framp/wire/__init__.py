@@ -6,7 +6,7 @@ and `gaps.py` code index sets, `values.py` and `planes.py` numbers. Neither the 
 
 from framp.wire.carrier import MESSAGES, REPLIES, Traffic, Wire
 from framp.wire.feedback import ErrorFeedback
-from framp.wire.message import HEADER, LIMIT, MAGIC, decode, encode, encoded_parts
+from framp.wire.message import HEADER, LIMIT, MAGIC, decode, encode
 from framp.wire.values import CODINGS, LOSSLESS
 
 __all__ = [
@@ -22,5 +22,4 @@ __all__ = [
     "Wire",
     "decode",
     "encode",
-    "encoded_parts",
 ]

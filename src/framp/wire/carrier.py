@@ -5,7 +5,9 @@ from typing import Any, TypeVar, final
 
 from framp.layout import ParameterLayout
 from framp.messages import Describe, Description, Exam, Message, Reply, Score, Submodel, Task, Update
-from framp.wire.message import decode, encoded_parts
+from framp.wire.compression import Compression
+from framp.wire.contents import Manners
+from framp.wire.message import HEADER, decode, framed, written
 from framp.wire.values import LOSSLESS
 
 Carried = TypeVar("Carried", bound=Message | Reply)
@@ -31,10 +33,13 @@ class Wire:
 
     def __init__(self, values: str = LOSSLESS, layout: ParameterLayout | None = None) -> None:
         self.values, self.layout, self.traffic = values, layout, Traffic()
+        self._compression = Compression()
 
     def pack(self, message: Message | Reply, answered: Message | None = None) -> bytes:
         """Encode a message, or the reply to one."""
-        return b"".join(self._parts(message, answered))
+        data = framed(type(message), self._body(message, answered))
+        self._count(type(message), len(data))
+        return data
 
     def unpack(self, data: bytes, kinds: tuple[type[Any], ...]) -> Any:
         """Decode a message of some kinds that another process has encoded."""
@@ -49,14 +54,12 @@ class Wire:
             data = self.pack(message, answered)
             return decode(data, kind, limit=_WITHIN_A_MACHINE)
         if kind in _DOWN + _UP:
-            self._parts(message, answered)
+            self._count(kind, HEADER + sum(map(len, self._body(message, answered))))
         return message
 
-    def _parts(self, message: Message | Reply, answered: Message | None) -> list[bytes | memoryview]:
+    def _body(self, message: Message | Reply, answered: Message | None) -> list[bytes | memoryview]:
         submodel: Submodel | None = answered.submodel if isinstance(answered, Task) else None
-        parts = encoded_parts(message, self.values, self.layout, submodel=submodel)
-        self._count(type(message), sum(map(len, parts)))
-        return parts
+        return written(message, Manners(self.values, self.layout, submodel, None), self._compression)
 
     def _count(self, kind: type[Any], size: int) -> None:
         if kind in _DOWN:

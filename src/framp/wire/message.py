@@ -14,6 +14,7 @@ from framp.errors import FrampError, WireError, listed
 from framp.layout import ParameterLayout
 from framp.messages import Message, Reply, Submodel
 from framp.wire.body import Reader, Writer
+from framp.wire.compression import Compression
 from framp.wire.contents import CONTENTS, Manners
 from framp.wire.values import LOSSLESS
 
@@ -28,22 +29,21 @@ LIMIT = 1 << 26
 _KINDS = list(CONTENTS)
 
 
-def encoded_parts(
-    message: Message | Reply,
-    values: str = LOSSLESS,
-    layout: ParameterLayout | None = None,
-    previous: Tensor | None = None,
-    submodel: Submodel | None = None,
-) -> list[bytes | memoryview]:
-    """Encode a message as parts to be sent one after another; the arguments are those of `encode`."""
+def written(message: Message | Reply, how: Manners, compression: Compression | None = None) -> list[bytes | memoryview]:
+    """Write the body of a message, in parts; who sends many keeps one `compression` for them."""
     kind = type(message)
     if kind not in CONTENTS:
         raise WireError(f"{kind.__name__} is no message; send one of {', '.join(known.__name__ for known in _KINDS)}")
-    writer = Writer()
+    writer = Writer(compression)
     write, _ = CONTENTS[kind]
-    write(writer, message, Manners(values, layout, submodel, previous))
-    start = _START.pack(MAGIC, VERSION, _KINDS.index(kind), sum(map(len, writer.parts)))
-    return [start, _hash(start, *writer.parts), *writer.parts]
+    write(writer, message, how)
+    return writer.parts
+
+
+def framed(kind: type, body: list[bytes | memoryview]) -> bytes:
+    """Put the header before a body."""
+    start = _START.pack(MAGIC, VERSION, _KINDS.index(kind), sum(map(len, body)))
+    return b"".join((start, _hash(start, *body), *body))
 
 
 def encode(
@@ -62,7 +62,7 @@ def encode(
         previous: The index set that the receiver last had; the difference from it is sent where it is shorter.
         submodel: Of an update, that of its task: the scales of int8 are then those of the tensors.
     """
-    return b"".join(encoded_parts(message, values, layout, previous, submodel))
+    return framed(type(message), written(message, Manners(values, layout, submodel, previous)))
 
 
 def decode(

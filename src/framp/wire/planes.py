@@ -17,7 +17,7 @@ CHUNK = 1 << 15
 """Words that are worked on at a time: they stay in the cache, and decoding needs little beside its result."""
 _AS_THEY_ARE, _BY_PLANES = 0, 1
 _RAW, _PACKED, _CONSTANT = 0, 1, 2
-_SAMPLE = 4096
+_SAMPLE = 2048
 """Bytes of a longer plane that tell whether it can be compressed."""
 _WORTH = 0.97
 
@@ -103,7 +103,7 @@ def _read_planes(reader: Reader, chunk: np.ndarray) -> None:
 
 
 def _write_plane(writer: Writer, content: bytes) -> None:
-    if content.count(content[:1]) == len(content):
+    if content[:1] == content[-1:] and content.count(content[:1]) == len(content):
         writer.tag(_CONSTANT)
         writer.raw(content[:1])
         return
