@@ -1,11 +1,23 @@
-"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [cost] [memory] [graphs] …."""
+"""Run all benchmarks, or those named: python -m benchmarks [rounds] [rivals] [server] [execution] [wire] …."""
 
 import sys
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cost, execution, graphs, memory, partitions, rivals, rounds, server_stages, server_step, work
+from benchmarks import (
+    cost,
+    execution,
+    graphs,
+    memory,
+    partitions,
+    rivals,
+    rounds,
+    server_stages,
+    server_step,
+    wire,
+    work,
+)
 
 ALL = {
     "rounds": rounds.figures,
@@ -18,6 +30,7 @@ ALL = {
     "work": work.figures,
     "partitions": partitions.figures,
     "graphs": graphs.figures,
+    "wire": wire.figures,
 }
 
 

@@ -23,6 +23,7 @@ from framp.models import NamedArchitecture
 from framp.server import Registry, Server, play
 from framp.settings import ModelConfig
 from framp.stage2_extraction.threshold import kth_magnitude
+from framp.wire import Traffic
 
 PARTICIPANTS = 10
 IMAGES = Images(3, 32, 32)
@@ -45,6 +46,8 @@ def server(recipe: str = "framp", model: str = "resnet18", clients: int = 100, *
 
 class Answering:
     """An engine whose clients answer in the time of one pass over the values, in the task's own memory."""
+
+    traffic = Traffic()
 
     def __init__(self, prototypes: Tensor) -> None:
         counts = torch.zeros(len(prototypes), dtype=torch.int64)

@@ -1,4 +1,6 @@
 import dataclasses
+import hashlib
+import json
 import math
 import tomllib
 from collections.abc import Callable
@@ -324,3 +326,13 @@ def test_the_hash_depends_on_everything_else(section: str | None) -> None:
 def test_the_hash_ignores_where_a_local_folder_lies() -> None:
     here, there, hub = (Config().with_values({"data.path": path}) for path in ("/here/set", "/there/set", "a/set"))
     assert here.sha256() == there.sha256() != hub.sha256()
+
+
+def test_values_sent_without_loss_leave_the_hash_alone() -> None:
+    """Runs of versions without a wire can be resumed."""
+    config = Config()
+    tree = config.to_dict()
+    del tree["engine"], tree["checkpoint"], tree["name"], tree["wire"]
+    assert config.sha256() == hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
+    hashes = {config.with_values({"wire.values": values}).sha256() for values in ("fp32", "fp16", "bf16", "int8")}
+    assert len(hashes) == 4

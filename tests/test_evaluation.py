@@ -7,6 +7,7 @@ from framp.budgets import Budget
 from framp.evaluation import evaluate
 from framp.federation import Federation
 from framp.messages import Exam, Manner, Message, Reply, Score
+from framp.wire import Traffic
 
 MakeFederation = Callable[..., Federation]
 
@@ -16,6 +17,8 @@ UNION = {"1": 30, "1/4": 8, "1/2": 20, "1/8": 4, "3/4": 40, "1/100": 2}
 
 class Scripted:
     """An engine that gives prepared marks, in an order that depends on nothing."""
+
+    traffic = Traffic()
 
     def __init__(self) -> None:
         self.exams: list[Exam] = []

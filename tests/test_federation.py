@@ -20,6 +20,7 @@ from framp.messages import LocalTraining, Message, Reply
 from framp.models import Architecture, MultiExit, ResNet18
 from framp.stage2_extraction import DepthWidth
 from framp.stage3_objective import Aligned
+from framp.wire import Traffic, Wire
 
 MakeConfig = Callable[[dict[str, Any]], Config]
 MakeFederation = Callable[..., Federation]
@@ -220,6 +221,7 @@ class Watched:
 
     inner: Engine
     threads: set[int] = field(default_factory=set)
+    traffic = Traffic()
 
     def exchange(self, messages: Iterable[Message]) -> Iterator[Reply]:
         self.threads.add(torch.get_num_threads())
@@ -306,8 +308,9 @@ class Borrowed:
 
     ended = 0
 
-    def __init__(self, architecture: Architecture, data: ClientData, workers: int, active: bool) -> None:
-        self._serial = Serial(Client(architecture, data))
+    def __init__(self, architecture: Architecture, data: ClientData, workers: int, wire: Wire, active: bool) -> None:
+        self._serial = Serial(Client(architecture, data, active), wire)
+        self.traffic = wire.traffic
 
     def exchange(self, messages: Iterable[Message]) -> Iterator[Reply]:
         return self._serial.exchange(messages)

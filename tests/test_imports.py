@@ -41,6 +41,12 @@ def test_the_clients_side_never_imports_the_servers() -> None:
         assert [module for module in imported(path) if below(module, SERVER_SIDE)] == [], path
 
 
+def test_the_wire_knows_neither_of_its_ends() -> None:
+    ends = (*SERVER_SIDE, "framp.client", "framp.engines", "framp.federation", "framp.recipes", "framp.cli")
+    for path in files("wire"):
+        assert [module for module in imported(path) if below(module, ends)] == [], path
+
+
 def test_the_stages_do_not_know_one_another_nor_who_calls_them() -> None:
     callers = ("framp.server", "framp.client", "framp.engines", "framp.federation", "framp.recipes", "framp.cli")
     stages = {stage: f"framp.{stage}" for stage in ("stage1_generation", "stage2_extraction", "stage3_objective")}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from framp.budgets import Budget
 from framp.errors import BudgetError
-from framp.messages import LocalTraining, Prototypes, Score, Submodel, Task, Update
+from framp.messages import LocalTraining, Score, Submodel, Task
 from framp.stage3_objective import CrossEntropy
 
 
@@ -68,22 +68,6 @@ def test_filling_and_masking_agree(maskable: int, data: st.DataObject) -> None:
     assert mask is not None
     assert torch.equal(vector != 0, mask == 1)
     assert torch.equal(vector[part.indices], part.values)
-
-
-def test_bytes_by_hand() -> None:
-    assert submodel(6, None).nbytes == 4 * 6 + 4 * 2
-    assert submodel(6, [1, 4, 5]).nbytes == 4 * 3 + 4 * 2 + 1  # a bitmap of 6 bits
-    assert submodel(9, list(range(9))).nbytes == 4 * 9 + 4 * 2 + 2  # a bitmap of 9 bits
-    assert submodel(1000, [3]).nbytes == 4 + 4 * 2 + 4  # one index is shorter than a bitmap
-    assert submodel(6, None, always=0).nbytes == 24
-    prototypes = Prototypes(torch.zeros(4, 10), torch.tensor([3, 0, 1, 0]))
-    assert prototypes.nbytes == 2 * 10 * 4 + 4 * 8
-    part = submodel(6, [1, 4])
-    assert task(part, "1/2").nbytes == part.nbytes
-    assert task(part, "1/2", prototypes=prototypes).nbytes == part.nbytes + prototypes.nbytes
-    update = Update(3, 7, 1, torch.zeros(5), torch.zeros(2), None, 0.0)
-    assert update.nbytes == 28
-    assert dataclasses.replace(update, prototypes=prototypes).nbytes == 28 + prototypes.nbytes
 
 
 def test_a_task_over_its_budget_cannot_be_built() -> None:

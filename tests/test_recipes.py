@@ -21,6 +21,7 @@ from framp.models import initialised
 from framp.recipes import RECIPES, find
 from framp.runs.tensors import write_tensors
 from framp.server import play
+from framp.wire import Traffic
 
 MakeFederation = Callable[..., Federation]
 
@@ -75,6 +76,8 @@ def test_an_unknown_recipe_is_answered_with_the_nearest() -> None:
 
 class Watching:
     """The serial engine, which keeps what it carried and what the client's model held after each task."""
+
+    traffic = Traffic()
 
     def __init__(self, federation: Federation, lost: frozenset[int] = frozenset()) -> None:
         self._client = Client(federation.architecture, federation.data)

@@ -33,6 +33,7 @@ from framp.settings import (
     SharedConfig,
     TrainingConfig,
     WidthConfig,
+    WireConfig,
     setting,
 )
 
@@ -59,6 +60,7 @@ class Config:
     cost: CostConfig = field(default_factory=CostConfig)
     exits: ExitsConfig = field(default_factory=ExitsConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    wire: WireConfig = field(default_factory=WireConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
@@ -116,6 +118,8 @@ class Config:
         """Hash all that a result can depend on: everything but the engine, the checkpoints and where a folder lies."""
         tree = self.to_dict()
         del tree["engine"], tree["checkpoint"], tree["name"]
+        if self.wire == WireConfig():  # without loss, no result depends on it
+            del tree["wire"]
         if Path(self.data.path).is_absolute():  # a folder, whose content has a hash of its own
             tree["data"]["path"] = ""
         return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()

@@ -35,6 +35,14 @@ class RunFolderError(FrampError):
     """A run folder that cannot be used for what was asked."""
 
 
+class WireError(FrampError):
+    """A message that cannot be encoded, or bytes that are no message."""
+
+
+class OtherIndexSetError(WireError):
+    """A difference from an index set that the receiver does not have; the sender has to send the whole set."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Say that `name` is not a known `kind`, and suggest the nearest name."""
     choices = sorted(known)

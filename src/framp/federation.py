@@ -27,6 +27,7 @@ from framp.server import GlobalPrototypes, Method, Registry, RoundReport, Server
 from framp.stage1_generation import feature_seed
 from framp.stage2_extraction.network import Network
 from framp.threads import one_thread
+from framp.wire import Wire
 
 
 @dataclass(frozen=True)
@@ -155,10 +156,10 @@ def enrol(config: Config, engine: Engine) -> Registry:
 
 
 def _engine(parts: Parts) -> Engine:
-    active = parts.config.training.execution == "active"
+    wire, active = Wire(parts.config.wire.values), parts.config.training.execution == "active"
     if parts.config.engine.name == "processes":
-        return Processes(parts.architecture, parts.data, parts.config.engine.workers, active)
-    return Serial(Client(parts.architecture, parts.data, active))
+        return Processes(parts.architecture, parts.data, parts.config.engine.workers, wire, active)
+    return Serial(Client(parts.architecture, parts.data, active), wire)
 
 
 def build_server(config: Config, architecture: Architecture, kind: Kind, classes: int, registry: Registry) -> Server:

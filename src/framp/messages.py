@@ -76,15 +76,6 @@ class Submodel:
         """The entries of the vector that are active; None where all of them are."""
         return None if self.shapes is not None else self.indices
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a plain encoding: the values, and the index set as a list or a bitmap, whichever is smaller.
-
-        A smaller network needs no index set: which channels it has is said by a few numbers.
-        """
-        index_bytes = 0 if self.mask_indices is None else min(4 * self.mask_indices.numel(), -(-self.maskable // 8))
-        return self.values.nbytes + self.always.nbytes + index_bytes
-
 
 @dataclass(frozen=True, eq=False)
 class Prototypes:
@@ -92,12 +83,6 @@ class Prototypes:
 
     vectors: Tensor
     counts: Tensor
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the vectors that exist, and of the counts."""
-        existing = int((self.counts > 0).sum())
-        return existing * self.vectors.shape[1] * self.vectors.element_size() + self.counts.nbytes
 
 
 @dataclass(frozen=True)
@@ -148,12 +133,6 @@ class Task:
                 f"{self.budget.name} of {limit}; the extractor must select at most {limit}"
             )
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes down to the client."""
-        prototypes = 0 if self.prototypes is None else self.prototypes.nbytes
-        return self.submodel.nbytes + prototypes + (0 if self.extractor is None else self.extractor.parameters.nbytes)
-
 
 @dataclass(frozen=True, eq=False)
 class Update:
@@ -174,12 +153,6 @@ class Update:
     """Which classes the client's own training data have, where the objective tells."""
     extractor: Tensor | None = None
     """What training changed of φ and its classifier, where the task asks for it."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes up from the client."""
-        own = self.values.nbytes + self.always.nbytes + (0 if self.prototypes is None else self.prototypes.nbytes)
-        return own + sum(tensor.nbytes for tensor in (self.classes, self.extractor) if tensor is not None)
 
 
 @dataclass(frozen=True)

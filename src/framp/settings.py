@@ -253,6 +253,18 @@ class EngineConfig:
 
 
 @dataclass(frozen=True)
+class WireConfig:
+    """How values travel between the server and its clients."""
+
+    values: str = setting(
+        "fp32",
+        "of submodels and updates: without loss, rounded to half precision, or as bytes with a scale for each tensor; "
+        "what is rounded is trained and merged as it arrives",
+        ("fp32", "fp16", "bf16", "int8"),
+    )
+
+
+@dataclass(frozen=True)
 class CheckpointConfig:
     """When the state is written to disk; no result depends on it."""
 

@@ -121,7 +121,7 @@ def test_workers_share_data_given_as_arrays_by_files_that_go_with_them(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert data.dataset.folder is None
     with closing(Processes(architecture, data, 1)) as engine:
-        _, carried, _ = pickle.loads(engine._luggage)
+        _, carried, *_ = pickle.loads(engine._luggage)
         assert isinstance(carried.dataset.train.images, np.memmap)
         assert carried.dataset.sha256 == data.dataset.sha256
         assert len(list(tmp_path.iterdir())) == 1

@@ -15,6 +15,7 @@ from framp.config import Config
 from framp.data import Dataset, Shard
 from framp.federation import Federation, parts_over
 from framp.messages import Message, Reply, Task, Update
+from framp.wire import Traffic
 
 from .client import Samples
 from .methods import METHODS, Method, Participant, Start, Transcription
@@ -105,6 +106,7 @@ class Watching:
     federation: Federation
     tasks: dict[int, Task]
     updates: dict[int, Update]
+    traffic = Traffic()
 
     def exchange(self, messages: Any) -> Any:
         def seen(message: Message) -> Message:

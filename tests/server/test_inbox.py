@@ -136,7 +136,6 @@ def test_what_does_not_answer_its_task_is_rejected_and_counted(reason: str, chan
     box.receive(update(2))
     assert dict(box.rejected) == {reason: 1}
     assert [one.client for one in box.accepted] == [0, 2]
-    assert box.bytes_up == update(0).nbytes + update(2).nbytes
     assert box.loss == 2.0
     box.receive(update(1))  # a right answer may still come
     assert [one.client for one in box.accepted] == [0, 1, 2]
@@ -188,19 +187,9 @@ def test_updates_come_out_by_client_with_their_own_submodels_entries(memory: int
     box.close()
 
 
-def test_bytes_by_hand() -> None:
-    box = inbox(2)
-    # down: 3 values, 2 that always travel, and a bitmap of 10 bits
-    assert box.bytes_down == 2 * (3 * 4 + 2 * 4 + 2)
-    box.receive(update(0))
-    # up: 3 values, 2 that always travel, 2 prototypes of 4 floats and 3 counts
-    assert box.bytes_up == 3 * 4 + 2 * 4 + 2 * 4 * 4 + 3 * 8
-
-
 def test_an_empty_inbox() -> None:
     box = Inbox(0)
     assert (box.accepted, box.prototypes, box.loss) == ([], [], None)
-    assert (box.bytes_down, box.bytes_up) == (0, 0)
     box.close()
 
 
@@ -298,11 +287,6 @@ class TestClasses:
         told = update(0, classes=torch.tensor([True, True, True]))
         assert inbox().objection(told) == "classes missing or not asked for"
         assert inbox().objection(update(0)) is None
-
-    def test_their_bytes_count(self) -> None:
-        box = self.box()
-        box.receive(self.answer(True, True, False))
-        assert box.bytes_up == 3 * 4 + 2 * 4 + 3
 
 
 def test_a_smaller_network_tells_where_its_entries_lie() -> None:

@@ -7,6 +7,7 @@ import torch
 from framp.federation import Federation
 from framp.messages import Message, Reply, Task, Update
 from framp.server import RoundReport, play
+from framp.wire import encode
 
 MakeFederation = Callable[..., Federation]
 
@@ -16,6 +17,7 @@ class Arranged:
 
     def __init__(self, federation: Federation, arrange: Callable[[list[Reply]], list[Reply]]) -> None:
         self._engine, self._arrange = federation.engine, arrange
+        self.traffic = federation.engine.traffic
         self.messages: list[Message] = []
         self.replies: list[Reply] = []
 
@@ -45,8 +47,9 @@ def test_a_report_says_what_the_round_did(toy_federation: MakeFederation) -> Non
     assert report.accepted == 2
     assert report.rejected == {"values not finite or implausibly large": 1}
     assert report.loss == pytest.approx((updates[3].loss + updates[1].loss) / 2, abs=1e-12)
-    assert report.bytes_down == sum(task.nbytes for task in tasks)
-    assert report.bytes_up == updates[3].nbytes + updates[1].nbytes
+    layout = federation.server.layout
+    assert report.bytes_down == sum(len(encode(task, layout=layout)) for task in tasks)
+    assert report.bytes_up == sum(len(encode(update)) for update in updates)  # what is rejected has come, too
     assert 0 < report.server_seconds <= report.seconds
 
 
@@ -55,7 +58,7 @@ def test_a_round_from_which_nobody_came_back_changes_nothing(toy_federation: Mak
     before = federation.server.digest()
     report = play(federation.server, Arranged(federation, lambda replies: []), 1)
     assert federation.server.digest() == before
-    assert (report.accepted, report.loss, report.bytes_up, report.rejected) == (0, None, 0, {})
+    assert (report.accepted, report.loss, report.rejected) == (0, None, {})
     assert report.bytes_down > 0
     assert report.diagnostics == {}
 

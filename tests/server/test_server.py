@@ -272,11 +272,10 @@ def test_only_valid_descriptions_take_the_place_of_old_ones(toy_federation: Make
     assert [len(server.questions(round)) for round in range(1, 8)] == [0, 0, 0, 6, 0, 0, 6]
     before = server.state()["descriptors.raw"].clone()
     wanted, broken = torch.ones(128), torch.full((128,), float("nan"))
-    received = server.redescribe(
+    server.redescribe(
         Description(client, vector, 1)
         for client, vector in [(0, wanted), (1, broken), (2, torch.ones(3)), (-1, wanted), (6, wanted)]
     )
-    assert received == 4 * (4 * 128 + 3)
     after = server.state()["descriptors.raw"]
     assert torch.equal(after[0], wanted)
     assert torch.equal(after[1:], before[1:])

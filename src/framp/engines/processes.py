@@ -28,8 +28,8 @@ from framp.engines.allocator import keep_freed_memory
 from framp.errors import FrampError, ModelError
 from framp.messages import Message, Reply
 from framp.models import Architecture
+from framp.wire import MAGIC, MESSAGES, REPLIES, Traffic, Wire
 
-_READY = "ready"
 _PATIENCE = 5.0
 _SIGNALS = (signals.SIGINT, signals.SIGTERM)
 
@@ -47,13 +47,23 @@ class _Worker:
 class Processes:
     """Hands each message to the next free worker."""
 
-    def __init__(self, architecture: Architecture, data: ClientData, workers: int, active: bool = True) -> None:
+    def __init__(
+        self,
+        architecture: Architecture,
+        data: ClientData,
+        workers: int,
+        wire: Wire | None = None,
+        active: bool = True,
+    ) -> None:
+        self._wire = wire or Wire()
         self._workers: list[_Worker] = []
         scratch = tempfile.mkdtemp(prefix="framp-")
         # also when the engine is forgotten or the interpreter ends, before it waits for its children
         self._end = Finalize(self, _end, (self._workers, scratch), exitpriority=10)
         try:
-            self._luggage = pickle.dumps((architecture, data.on_disk(Path(scratch) / "data"), active))
+            self._luggage = pickle.dumps(
+                (architecture, data.on_disk(Path(scratch) / "data"), self._wire.values, active)
+            )
         except FrampError:
             self._end()
             raise
@@ -72,6 +82,11 @@ class Processes:
             theirs.close()
             self._workers.append(_Worker(process, ours))
 
+    @property
+    def traffic(self) -> Traffic:
+        """Return the bytes that it has carried so far."""
+        return self._wire.traffic
+
     def exchange(self, messages: Iterable[Message]) -> Iterator[Reply]:
         """Answer messages as workers become free; the stream's order decides who is served first."""
         if not self._workers:
@@ -85,7 +100,7 @@ class Processes:
             for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
                 worker = busy[connection]
-                reply = _receive(worker)
+                reply = self._receive(worker)
                 self._send_next(stream, worker)
                 yield reply
                 del reply  # its memory is the next message's
@@ -100,11 +115,19 @@ class Processes:
             return False
         if not worker.ready:
             _write(worker, self._luggage)
-            _read(worker)
+            self._wire.layout = _said(_read(worker))
             worker.ready = True
-        _write(worker, pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        _write(worker, self._wire.pack(message))
         worker.busy = True
         return True
+
+    def _receive(self, worker: _Worker) -> Reply:
+        worker.busy = False
+        data = _read(worker)
+        if not data.startswith(MAGIC):
+            _said(data)
+        reply: Reply = self._wire.unpack(data, REPLIES)
+        return reply
 
     def _settle(self) -> None:
         """Wait for the replies that nobody read because an exchange was broken off, so that the next gets its own."""
@@ -137,17 +160,16 @@ def _write(worker: _Worker, message: bytes) -> None:
         raise _death(worker) from None
 
 
-def _receive(worker: _Worker) -> Reply:
-    worker.busy = False
-    reply: Reply = _read(worker)
-    return reply
-
-
-def _read(worker: _Worker) -> Any:
+def _read(worker: _Worker) -> bytes:
     try:
-        found = pickle.loads(worker.connection.recv_bytes())
+        return worker.connection.recv_bytes()
     except (EOFError, OSError):
         raise _death(worker) from None
+
+
+def _said(data: bytes) -> Any:
+    """Return what a worker says that is no reply, or raise it."""
+    found = pickle.loads(data)
     if isinstance(found, BaseException):
         raise found
     return found
@@ -183,26 +205,31 @@ def _work(connection: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):  # the server has ended
         luggage = connection.recv_bytes()
         try:
-            client = Client(*pickle.loads(luggage))
+            architecture, data, values, active = pickle.loads(luggage)
+            client = Client(architecture, data, active)
         except Exception as error:
             error.add_note("while a worker process started")
-            _send(connection, error)
+            _tell(connection, error)
             return
-        _send(connection, _READY)
+        wire = Wire(values, client.workspace.full)
+        _tell(connection, client.workspace.full)
         while True:
-            message = pickle.loads(connection.recv_bytes())
+            message = wire.unpack(connection.recv_bytes(), MESSAGES)
             try:
-                reply: object = client.answer(message)
+                reply = wire.pack(client.answer(message), message)
             except Exception as error:
                 error.add_note(f"while a worker answered {type(message).__name__} of client {message.client}")
-                reply = error
-            _send(connection, reply)
+                _tell(connection, error)
+            else:
+                connection.send_bytes(reply)
+                del reply
+            del message
 
 
-def _send(connection: Connection, reply: object) -> None:
-    if isinstance(reply, Exception) and not _travels(reply):
-        reply = FrampError(f"{type(reply).__name__}: {reply}")
-    connection.send_bytes(pickle.dumps(reply, protocol=pickle.HIGHEST_PROTOCOL))
+def _tell(connection: Connection, what: object) -> None:
+    if isinstance(what, Exception) and not _travels(what):
+        what = FrampError(f"{type(what).__name__}: {what}")
+    connection.send_bytes(pickle.dumps(what, protocol=pickle.HIGHEST_PROTOCOL))
 
 
 def _travels(error: Exception) -> bool:

@@ -63,13 +63,10 @@ class Inbox:
         self._extractors: dict[int, Tensor] = {}
         self._losses: dict[int, float] = {}
         self.rejected: Counter[str] = Counter()
-        self.bytes_down = 0
-        self.bytes_up = 0
 
     def expect(self, task: Task, chosen: Selection, above: int, prototypes: torch.Size, samples: int) -> None:
         """Note a task that leaves: what was chosen for it, the prototypes' shape, its client's number of samples."""
         submodel = task.submodel
-        self.bytes_down += task.nbytes
         self._expected[task.client] = Expected(
             round=task.round,
             token=task.token,
@@ -94,7 +91,6 @@ class Inbox:
             self.rejected[reason] += 1
             return
         expected = self._expected[update.client]
-        self.bytes_up += update.nbytes
         self._losses[update.client] = update.loss
         self._merged[update.client] = expected.merged(update, self._spool)
         if update.prototypes is not None:

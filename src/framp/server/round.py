@@ -29,7 +29,8 @@ def play(server: Server, engine: Engine, round: int) -> RoundReport:
     """Play one round: sample, make tasks, let clients train, collect, merge."""
     started = time.perf_counter()
     working = Stopwatch()
-    bytes_down, bytes_up = redescribe(server, engine, round)
+    bytes_down, bytes_up = engine.traffic.down, engine.traffic.up
+    redescribe(server, engine, round)
     participants = server.sample(round)
     inbox = server.inbox()
     tasks = working.over(server.task(client, round, inbox) for client in participants)
@@ -47,18 +48,16 @@ def play(server: Server, engine: Engine, round: int) -> RoundReport:
         accepted=len(inbox.accepted),
         rejected=dict(sorted(inbox.rejected.items())),
         loss=inbox.loss,
-        bytes_down=bytes_down + inbox.bytes_down,
-        bytes_up=bytes_up + inbox.bytes_up,
+        bytes_down=engine.traffic.down - bytes_down,
+        bytes_up=engine.traffic.up - bytes_up,
         server_seconds=working.seconds,
         seconds=time.perf_counter() - started,
         diagnostics=diagnostics,
     )
 
 
-def redescribe(server: Server, engine: Engine, round: int) -> tuple[int, int]:
-    """Let all clients describe themselves anew where the method wants that now; return the bytes down and up."""
+def redescribe(server: Server, engine: Engine, round: int) -> None:
+    """Let all clients describe themselves anew where the method wants that now."""
     questions = server.questions(round)
-    if not questions:
-        return 0, 0
-    down = sum(question.extractor.nbytes for question in questions if question.extractor is not None)
-    return down, server.redescribe(reply for reply in engine.exchange(questions) if isinstance(reply, Description))
+    if questions:
+        server.redescribe(reply for reply in engine.exchange(questions) if isinstance(reply, Description))

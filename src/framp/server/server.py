@@ -83,18 +83,16 @@ class Server:
             return []
         return [Describe(client, 0, extractor=extractor) for client in range(len(self.registry))]
 
-    def redescribe(self, descriptions: Iterable[Description]) -> int:
-        """Take clients' new descriptions in; one that is not valid leaves the client's old one. Return their bytes."""
-        descriptors, received = self.method.descriptors, 0
+    def redescribe(self, descriptions: Iterable[Description]) -> None:
+        """Take clients' new descriptions in; one that is not valid leaves the client's old one."""
+        descriptors = self.method.descriptors
         assert descriptors is not None
         for description in descriptions:
             client, vector = description.client, description.vector
-            received += vector.nbytes
             known = 0 <= client < len(self.registry) and vector.shape == (descriptors.dimensions,)
             if known and bool(vector.isfinite().all()):
                 descriptors.refresh(client, vector)
         descriptors.refreshed()
-        return received
 
     def task(self, client: int, round: int, inbox: Inbox) -> Task:
         """Make a client's task: generate its full model, extract what fits its budget; the inbox expects the answer."""
