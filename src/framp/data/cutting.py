@@ -62,6 +62,7 @@ def cut(graph: GraphSet, config: PartitionConfig) -> GraphPartition:
     """Cut the graph into one subgraph for each client.
 
     Which nodes are trained on and which are tested is drawn before, of the whole graph, whatever the kind of the cut.
+    Which client gets which part is drawn too, for budgets go by the clients' numbers.
     """
     if config.kind in dealing.KINDS:
         raise ConfigError(f"partition.kind '{config.kind}' deals out images; a graph is cut by {listed(KINDS, 'or')}")
@@ -73,7 +74,8 @@ def cut(graph: GraphSet, config: PartitionConfig) -> GraphPartition:
             f"lower partition.clients to at most {len(graph)} or use a larger graph"
         )
     splits = _split(len(graph), config)
-    parts = KINDS[config.kind](graph, config)
+    owner = stream(config.seed, NOBODY, NOBODY, "partition/owners").permutation(config.clients)
+    parts = owner[KINDS[config.kind](graph, config)]  # neighbouring parts may have neighbouring numbers, as METIS' have
     train, test, rest = (_by_client(nodes, parts, config.clients) for nodes in splits)
     _refuse_poor(train, test, np.bincount(parts, minlength=config.clients), config)
     owners = np.repeat(parts, np.diff(graph.starts))
