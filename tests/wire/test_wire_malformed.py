@@ -184,4 +184,4 @@ def test_batches_of_nothing_are_refused(batch: int) -> None:
 
 def test_what_is_no_plain_value_is_refused_instead_of_left_out() -> None:
     with pytest.raises(WireError, match="type int64"):
-        encode(dataclasses.replace(update(), client=np.int64(3)))  # type: ignore[type-var]
+        encode(dataclasses.replace(update(), client=np.int64(3)))  # type: ignore[arg-type]
