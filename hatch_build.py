@@ -25,7 +25,11 @@ class CompileKernels(BuildHookInterface):  # type: ignore[type-arg]
         """Compile, and let the wheel say which system it is for if anything came of it."""
         compiler = os.environ.get("CXX") or next(filter(shutil.which, ("g++", "clang++", "c++")), None)
         folder = Path(self.root) / SOURCE.parent / "lib"
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            self.app.display_warning(f"kernels were not compiled: {error}")
+            return
         builds = (X86 if platform.machine() in ("x86_64", "AMD64") else {}) | PLAIN
         for name, flags in builds.items() if compiler else ():
             library = folder / f"kernels-{name}.so"

@@ -37,7 +37,7 @@ def files(*names: str) -> list[Path]:
 
 def test_the_clients_side_never_imports_the_servers() -> None:
     side = ("client", "stage3_objective", "messages", "layout", "models", "data", "rng", "budgets")
-    for path in files(*side, "work", "footprint", "cost"):
+    for path in files(*side, "work", "footprint", "cost", "execution"):
         assert [module for module in imported(path) if below(module, SERVER_SIDE)] == [], path
 
 

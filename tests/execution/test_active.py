@@ -1,10 +1,12 @@
 """A client that holds the active entries alone beside one that holds the whole network with zeros."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from framp.budgets import Budget
@@ -12,11 +14,13 @@ from framp.client import Client
 from framp.client.workspace import Workspace
 from framp.data import Dataset, Partition
 from framp.data.clients import ImageClients
+from framp.errors import ModelError
 from framp.execution import ActiveNetwork, active_network, kernels
 from framp.execution.active import FULL_FROM
+from framp.execution.layers import BatchNorm
 from framp.layout import ParameterLayout
 from framp.messages import Exam, LocalTraining, Manner, Prototypes, Score, Submodel, Task, Update
-from framp.models import GCN, ResNet18, SmallCNN
+from framp.models import GCN, ResNet18, SmallCNN, norm
 from framp.stage3_objective import Aligned, CrossEntropy, LabelMasked, Objective, ThresholdGradient
 
 pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels were compiled: there is no compiler here")
@@ -184,6 +188,142 @@ class Shared(SmallCNN):
 def test_what_the_kernels_do_not_know_is_computed_whole(build: Build) -> None:
     module = build()
     assert active_network(module, ParameterLayout.of(module)) is None
+
+
+class Plain(nn.Module):
+    """A user's network that others differ from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6, track_running_stats=False)
+        self.second, self.output = nn.Conv2d(6, 8, 3, padding=1, stride=2), nn.Linear(8, 4)
+
+    def features(self, images: Tensor) -> Tensor:
+        maps = torch.relu(self.norm(self.first(images)))
+        return torch.relu(self.second(maps)).mean((2, 3))
+
+    def head(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.output(features)
+        return logits
+
+
+class Reading(Plain):
+    """Reads its layers' weights and sizes."""
+
+    def features(self, images: Tensor) -> Tensor:
+        maps = F.conv2d(images, self.first.weight, self.first.bias, self.first.stride, self.first.padding)
+        return torch.relu(self.second(maps)).view(len(images), self.second.out_channels, -1).mean(2)
+
+    def head(self, features: Tensor) -> Tensor:
+        return F.linear(features, F.normalize(self.output.weight))
+
+
+class Listing(Plain):
+    """Refers to its layers by a plain list too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = [self.first, self.norm, nn.MaxPool2d(2), self.second]
+
+    def features(self, images: Tensor) -> Tensor:
+        for step in self.steps:
+            images = step(images)
+        return images.mean((2, 3))
+
+
+class Frozen(Plain):
+    """Does not learn some of its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for parameter in (self.first.weight, self.norm.weight, self.output.weight, self.output.bias):
+            parameter.requires_grad_(False)
+
+
+class Doubling(nn.BatchNorm2d):
+    """A norm of the user's own."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return 2 * super().forward(maps) + 1
+
+
+class OwnNorm(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = Doubling(6, track_running_stats=False)
+
+
+class Flat(Plain):
+    """Pools something of three dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = nn.MaxPool2d(2)
+
+    def features(self, images: Tensor) -> Tensor:
+        pooled: Tensor = self.pool(self.second(self.norm(self.first(images))).flatten(2))
+        return pooled.mean(2).repeat_interleave(2, dim=1)
+
+
+@pytest.mark.parametrize("kind", [Plain, Reading, Listing, Frozen, OwnNorm, Flat])
+def test_networks_that_do_unusual_things(kind: Build, toy_dataset: Dataset) -> None:
+    def build() -> nn.Module:
+        return kind().double()
+
+    pair = clients(toy_dataset, build)
+    active, dense = answers(pair, task(part(build, 1 / 5), CrossEntropy(), 8, torch.float64, 1))
+    assert isinstance(pair[0].workspace._active, ActiveNetwork)
+    torch.testing.assert_close(active.values, dense.values, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(active.always, dense.always, atol=1e-10, rtol=1e-10)
+
+
+def test_networks_with_hooks_or_that_cannot_be_copied_are_computed_whole() -> None:
+    hooked, locked = Plain(), Plain()
+    hooked.first.register_forward_hook(lambda layer, inputs, output: 3 * output)
+    locked.lock = threading.Lock()  # type: ignore[assignment]
+    for module in (hooked, locked):
+        assert active_network(module, ParameterLayout.of(module)) is None
+
+
+@pytest.mark.parametrize(
+    "images", [torch.zeros(4, 2, 8, 8), torch.zeros(4, 1, 8, 8, dtype=torch.float64), torch.zeros(1, 8, 8)]
+)
+def test_maps_that_do_not_fit_a_layer_never_reach_the_kernels(images: Tensor) -> None:
+    workspace = Workspace(Plain, 4)
+    workspace.load(part(Plain, 1 / 5))
+    with pytest.raises(ModelError, match="reach a layer of 1 channels"):
+        workspace.model.features(images)  # type: ignore[operator]
+    with pytest.raises(ModelError, match="reach a layer of 6 channels"):
+        workspace.model.norm(torch.zeros(4, 7, 8, 8))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("indices", [[3, 2], [2, 2], [-1, 5], [0, 10**6]])
+def test_indices_out_of_order_or_of_bounds_never_reach_the_kernels(indices: list[int]) -> None:
+    whole = part(Plain, 1 / 5)
+    submodel = Submodel(whole.maskable, torch.tensor(indices, dtype=torch.int32), whole.values[:2], whole.always)
+    with pytest.raises(ModelError, match="ascending"):
+        Workspace(Plain, 4).load(submodel)
+
+
+def test_a_submodel_with_too_few_values_never_reaches_the_kernels() -> None:
+    whole = part(Plain, 1 / 5)
+    with pytest.raises(ModelError, match="values; send one for each"):
+        Workspace(Plain, 4).load(Submodel(whole.maskable, whole.indices, whole.values[:-1], whole.always))
+
+
+def test_static_norms_pass_over_a_single_value() -> None:
+    """As the network's own norm does: a batch of one sample, and maps of one pixel."""
+    found = kernels()
+    assert found is not None
+    own = norm.BatchNorm(3)
+    other = BatchNorm(own, found)
+    for layer in (own, other):
+        layer.running_mean, layer.running_var = torch.zeros(3), torch.ones(3)
+        layer.num_batches_tracked, layer.track_running_stats, layer.momentum = torch.zeros(()), True, None
+        layer.train()
+    maps = torch.randn(1, 3, 1, 1)
+    assert torch.equal(own(maps), other(maps))
+    assert torch.equal(other.running_mean, torch.zeros(3))  # type: ignore[arg-type]
 
 
 def test_switched_off() -> None:

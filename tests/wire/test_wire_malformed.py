@@ -1,6 +1,7 @@
 """Bytes that are no message end in the package's own error, without large allocations."""
 
 import contextlib
+import dataclasses
 import resource
 import tracemalloc
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framp.errors import WireError
-from framp.messages import Prototypes, Task, Update
+from framp.messages import Exam, LocalTraining, Manner, Prototypes, Task, Update
 from framp.wire import decode, encode
 from framp.wire.body import Reader
 from framp.wire.compression import Compression
+from framp.wire.gaps import RICE, read_places
 from framp.wire.message import HEADER
 
 from .made import draw, every_kind, floats, mask, rehashed, same, task, update
@@ -157,3 +159,29 @@ def test_an_index_set_cannot_be_declared_longer_than_its_values() -> None:
         changed = rehashed(data[:place] + bytes([100, count]) + data[place + 2 :])
         with pytest.raises(WireError, match=r"entries|values"):
             decode(changed, Task, LIMIT)
+
+
+@pytest.mark.parametrize("low", [19, 30, 31])
+def test_gaps_that_would_run_over_are_refused(low: int) -> None:
+    """Gaps of 31 bits would make places that are negative, and the kernels would write there."""
+    gaps = [2**low - 1, 2**low - 2, 40]
+    bits = [gap >> bit & 1 for bit in range(low) for gap in gaps] + [1, 1, 1]
+    code = np.packbits(np.array(bits, np.uint8)).tobytes()
+    reader = Reader(memoryview(bytes([RICE + low, len(gaps), len(code)]) + code), LIMIT)
+    with pytest.raises(WireError, match="unknown coding"):
+        read_places(reader, 1000)
+
+
+@pytest.mark.parametrize("batch", [0, -1])
+def test_batches_of_nothing_are_refused(batch: int) -> None:
+    """A client would draw them for ever."""
+    whole = mask(40, [1, 5])
+    asked = dataclasses.replace(task(whole), training=LocalTraining(2, batch, 0.1))
+    for message in (asked, Exam(whole, 0, ("x",), Manner(batch))):
+        with pytest.raises(WireError, match="has to be 1 or more"):
+            decode(encode(message), (Task, Exam))
+
+
+def test_what_is_no_plain_value_is_refused_instead_of_left_out() -> None:
+    with pytest.raises(WireError, match="type int64"):
+        encode(dataclasses.replace(update(), client=np.int64(3)))  # type: ignore[arg-type]

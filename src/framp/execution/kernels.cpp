@@ -56,6 +56,7 @@ template <typename Vector>
 void pack(const Shape& shape, const Packed& packed, const Vector* from, Vector* to) {
     const int border = shape.padding, lanes = shape.vectors;
     const int64_t line = int64_t(shape.width) * lanes;
+    if (lanes == 0) return;  // no samples: there may be no memory either
     for (int c = 0; c < shape.inputs; ++c)
         for (int y = 0; y < packed.height; ++y) {
             Vector* target = to + c * packed.plane + y * packed.line;

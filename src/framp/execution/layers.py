@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from framp.errors import ModelError
 from framp.execution.convolution import Convolution
 from framp.execution.native import Kernels
 
@@ -19,25 +20,31 @@ class ActiveLayer(nn.Module):
 
     def __init__(self, layer: nn.Conv2d | nn.Linear) -> None:
         super().__init__()
+        for name in layer.__constants__:  # a network's own code may read them
+            setattr(self, name, getattr(layer, name))
         self.shape = tuple(layer.weight.shape)
-        self.biased = layer.bias is not None
-        self.values = self.bias_values = nn.Parameter(layer.weight.new_empty(0))
+        bias: Tensor | None = layer.bias
+        self.biased = bias is not None
+        self._learns = layer.weight.requires_grad, bias is not None and bias.requires_grad
+        self.values = self.bias_values = nn.Parameter(layer.weight.new_empty(0), requires_grad=False)
         self.places = self.bias_places = torch.empty(0, dtype=torch.int32)
 
     def hold(self, places: Tensor, values: Tensor, gradient: Tensor) -> None:
         """Take the active places of the weight (ascending), and views of their values and gradients."""
         self.places = places
-        self.values = _parameter(values, gradient)
+        self.values = _parameter(values, gradient, self._learns[0])
 
     def hold_bias(self, places: Tensor, values: Tensor, gradient: Tensor) -> None:
         """Take the active places of the bias."""
         self.bias_places = places
-        self.bias_values = _parameter(values, gradient)
+        self.bias_values = _parameter(values, gradient, self._learns[1])
 
+    @property
     def weight(self) -> Tensor:
         """Return the whole weight, zero where it is not active."""
         return _scattered(self.values, self.places, self.shape)
 
+    @property
     def bias(self) -> Tensor | None:
         """Return the whole bias, zero where it is not active; None: there is none."""
         return _scattered(self.bias_values, self.bias_places, self.shape[:1]) if self.biased else None
@@ -48,33 +55,39 @@ class ActiveLinear(ActiveLayer):
 
     def forward(self, features: Tensor) -> Tensor:
         """Apply the layer."""
-        return F.linear(features, self.weight(), self.bias())
+        return F.linear(features, self.weight, self.bias)
 
 
 class ActiveConv2d(ActiveLayer):
     """A convolution by the kernels."""
 
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+
     def __init__(self, layer: nn.Conv2d, kernels: Kernels) -> None:
         super().__init__(layer)
         self._kernels = kernels
-        self.stride, self.padding = int(layer.stride[0]), int(layer.padding[0])
         self._convolution: Convolution | None = None
 
     def hold(self, places: Tensor, values: Tensor, gradient: Tensor) -> None:
         """Take the active places of the weight, and make the kernels' lists of them."""
         super().hold(places, values, gradient)
-        self._convolution = Convolution(self._kernels, self.shape, self.stride, self.padding, places)
+        stride, padding = self.stride[0], self.padding[0]
+        self._convolution = Convolution(self._kernels, self.shape, stride, padding, places)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Apply the layer."""
         assert self._convolution is not None, "hold() comes first"
+        _check(maps, self.shape[1], self.values.dtype)
+        if min(maps.shape[2:]) + 2 * self.padding[0] < self.shape[2]:
+            raise ModelError(f"maps {list(maps.shape)} are smaller than a kernel {list(self.shape[2:])}; enlarge them")
         samples = maps.shape[0]
         x = maps.permute(1, 2, 3, 0)
         if samples % (lanes := self._kernels.lanes(maps.dtype)):
             x = F.pad(x, (0, -samples % lanes))
         out: Tensor = _Convolve.apply(x.contiguous(), self.values, self._convolution)  # type: ignore[no-untyped-call]
         out = (out if out.shape[3] == samples else out[..., :samples]).permute(3, 0, 1, 2)
-        bias = self.bias()
+        bias = self.bias
         return out if bias is None else out + bias.view(1, -1, 1, 1)
 
 
@@ -105,8 +118,10 @@ class BatchNorm(nn.BatchNorm2d):
         self.weight, self.bias, self._kernels = layer.weight, layer.bias, kernels
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Normalise feature maps; on given statistics as torch does."""
-        if self.running_mean is not None:
+        """Normalise feature maps; on given statistics, or to gather them, as torch does."""
+        _check(maps, self.num_features, self.weight.dtype)
+        single = self.training and maps[:, 0].numel() == 1  # has no statistics that could be gathered
+        if self.running_mean is not None and not single:
             return super().forward(maps)
         x = maps.permute(1, 2, 3, 0).contiguous()
         out: Tensor = _Normalise.apply(x, self.weight, self.bias, self.eps, self._kernels)  # type: ignore[no-untyped-call]
@@ -132,21 +147,30 @@ class _Normalise(torch.autograd.Function):
         return *found, None, None
 
 
-class MaxPool(nn.Module):
+class MaxPool(nn.MaxPool2d):
     """Max pooling that keeps the order in memory: samples as channels, channels as samples, channels last."""
 
     def __init__(self, layer: nn.MaxPool2d) -> None:
-        super().__init__()
-        self._layer = layer
+        super().__init__(layer.kernel_size, layer.stride, layer.padding, layer.dilation, ceil_mode=layer.ceil_mode)
 
     def forward(self, maps: Tensor) -> Tensor:
         """Pool maps."""
-        pooled: Tensor = self._layer(maps.transpose(0, 1))
-        return pooled.transpose(0, 1)
+        turned = maps.ndim == 4
+        pooled: Tensor = super().forward(maps.transpose(0, 1) if turned else maps)
+        return pooled.transpose(0, 1) if turned else pooled
 
 
-def _parameter(values: Tensor, gradient: Tensor) -> nn.Parameter:
-    parameter = nn.Parameter(values)
+def _check(maps: Tensor, channels: int, dtype: torch.dtype) -> None:
+    """Refuse what torch would refuse: the kernels believe the sizes that they are told."""
+    if maps.ndim != 4 or maps.shape[1] != channels or maps.dtype != dtype:
+        raise ModelError(
+            f"maps {list(maps.shape)} of {maps.dtype} reach a layer of {channels} channels in {dtype}; "
+            "see to it that the network's layers and its data fit together"
+        )
+
+
+def _parameter(values: Tensor, gradient: Tensor, learns: bool) -> nn.Parameter:
+    parameter = nn.Parameter(values, requires_grad=learns)
     parameter.data = values  # the very memory
     parameter.grad = gradient
     return parameter

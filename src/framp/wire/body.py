@@ -69,6 +69,8 @@ class Writer:
                     raise WireError(f"a text of {len(text)} bytes does not fit into a message; shorten it")
                 self.tag(TEXT)
                 self.block(text)
+            case _:  # such as numpy's integers
+                raise WireError(f"{value!r} of type {type(value).__name__} does not fit into a message; convert it")
 
 
 @final

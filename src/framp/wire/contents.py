@@ -59,6 +59,7 @@ def _write_task(writer: Writer, task: Task, how: Manners) -> None:
 def _read_task(reader: Reader, previous: Tensor | None) -> Task:
     round, client, token, seed = (reader.plain(INTEGER) for _ in range(4))
     training, objective = read_record(reader, LocalTraining), read_objective(reader)
+    _positive("training.batch", training.batch)  # batches of nothing would be drawn for ever
     budget, prototypes = read_budget(reader), _read_prototypes(reader)
     parameters, extractor = _read_vector(reader, (torch.float32,)), None
     if parameters is not None:
@@ -122,6 +123,7 @@ def _write_exam(writer: Writer, exam: Exam, how: Manners) -> None:
 
 def _read_exam(reader: Reader, previous: Tensor | None) -> Exam:
     client, key, manner = reader.plain(INTEGER, NONE), _read_key(reader), read_record(reader, Manner)
+    _positive("the batch of an exam", manner.batch)
     return Exam(read_submodel(reader, previous), client, key, manner)
 
 
@@ -159,6 +161,11 @@ def _read_key(reader: Reader) -> tuple[str, ...]:
     if parts > _MOST_PARTS:
         raise WireError(f"a key of {parts} parts in the message; it has at most {_MOST_PARTS}")
     return tuple(reader.plain(TEXT) for _ in range(parts))
+
+
+def _positive(name: str, number: int) -> None:
+    if number < 1:
+        raise WireError(f"{name} is {number} in the message; it has to be 1 or more")
 
 
 def _read_vector(reader: Reader, dtypes: tuple[torch.dtype, ...]) -> Tensor | None:

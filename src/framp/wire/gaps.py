@@ -52,7 +52,7 @@ def read_places(reader: Reader, length: int) -> np.ndarray:
     if kind == BITMAP:
         bits = np.frombuffer(reader.compression.unpack(reader.block(), -(-length // 8)), np.uint8)
         return np.flatnonzero(np.unpackbits(bits, count=length).view(bool))
-    if not RICE <= kind < RICE_OF_OTHERS + _MOST_LOW_BITS + 1:
+    if kind < RICE or kind // RICE > RICE_OF_OTHERS // RICE or kind % RICE > _MOST_LOW_BITS:
         raise WireError(f"a part of an index set of an unknown coding {kind}; send it again")
     count = reader.size()
     if not 0 < count <= length:
