@@ -27,6 +27,8 @@ class CompileKernels(BuildHookInterface):  # type: ignore[type-arg]
         folder = Path(self.root) / SOURCE.parent / "lib"
         try:
             folder.mkdir(exist_ok=True)
+            for old in folder.glob("kernels-*.so"):
+                old.unlink()
         except OSError as error:
             self.app.display_warning(f"kernels were not compiled: {error}")
             return

@@ -310,6 +310,9 @@ void normalise_back(int32_t channels, int64_t length, const Real* x, const Real*
 
 extern "C" {
 
+// Changed with every change of what these functions take; a library of another time is not used.
+int32_t framp_interface() { return 1; }
+
 int32_t framp_vector_bytes() { return VECTOR_BYTES; }
 
 // Bytes of scratch memory of a pass.

@@ -16,6 +16,8 @@ BUILDS = {
     "plain": set[str](),
 }
 ENTRY_BYTES = 8
+#: What the libraries have to be compiled from; the same number is in kernels.cpp.
+INTERFACE = 1
 Lists = tuple[Tensor, Tensor]
 """Where each list starts, and the entries."""
 
@@ -102,10 +104,11 @@ def available() -> list[str]:
 
 
 def load(name: str) -> Kernels | None:
-    """Return a build; None if it was compiled for another system."""
+    """Return a build; None if it was compiled for another system, or from another version of the kernels."""
     try:
-        return Kernels(name, ctypes.CDLL(str(_file(name))))
-    except OSError:
+        library = ctypes.CDLL(str(_file(name)))
+        return Kernels(name, library) if library.framp_interface() == INTERFACE else None
+    except (OSError, AttributeError):
         return None
 
 

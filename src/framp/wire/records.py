@@ -10,22 +10,11 @@ from typing import Any, TypeVar
 
 from framp.budgets import Budget
 from framp.errors import WireError, unknown
-from framp.stage3_objective import (
-    Aligned,
-    CrossEntropy,
-    ExitDistillation,
-    LabelMasked,
-    Objective,
-    ThresholdGradient,
-)
+from framp.stage3_objective import OBJECTIVES, Objective
 from framp.wire.body import FALSE, INTEGER, REAL, RECORD, TEXT, TRUE, Reader, Writer
 
 Record = TypeVar("Record")
 
-OBJECTIVES: dict[str, Any] = {
-    kind.__name__: kind for kind in (Aligned, CrossEntropy, ExitDistillation, LabelMasked, ThresholdGradient)
-}
-"""The objectives that a task can ask for; a new one needs to be named here."""
 _KINDS = {bool: (FALSE, TRUE), int: (INTEGER,), float: (REAL, INTEGER), str: (TEXT,)}
 
 
@@ -53,7 +42,9 @@ def write_objective(writer: Writer, objective: Objective) -> None:
     """Add an objective: its name and its fields."""
     name = type(objective).__name__
     if OBJECTIVES.get(name) is not type(objective):
-        raise WireError(f"{unknown('objective', name, OBJECTIVES)}; name a new one in framp.wire.records")
+        raise WireError(
+            f"{unknown('objective', name, OBJECTIVES)}; add a new one to framp.stage3_objective.OBJECTIVES, on both sides"
+        )
     writer.plain(name)
     write_record(writer, objective)
 
