@@ -42,9 +42,8 @@ def write_objective(writer: Writer, objective: Objective) -> None:
     """Add an objective: its name and its fields."""
     name = type(objective).__name__
     if OBJECTIVES.get(name) is not type(objective):
-        raise WireError(
-            f"{unknown('objective', name, OBJECTIVES)}; add a new one to framp.stage3_objective.OBJECTIVES, on both sides"
-        )
+        told = unknown("objective", name, OBJECTIVES)
+        raise WireError(f"{told}; add one of your own to framp.stage3_objective.OBJECTIVES, on both sides")
     writer.plain(name)
     write_record(writer, objective)
 
