@@ -5,7 +5,7 @@ import torch
 
 from framp.federation import Federation
 from framp.messages import Describe, Exam, Manner, Score
-from framp.wire import MESSAGES, REPLIES, Wire, decode, encode
+from framp.wire import Wire, decode, encode
 
 from .made import floats, layout, mask, same, task, update
 
@@ -41,16 +41,6 @@ def test_exams_do_not_count() -> None:
         wire.carry(Exam(mask(100, [1, 5, 8]), None, ("union", "1"), Manner(10)))
         wire.carry(Score(("union", "1"), 1, 2))
         assert (wire.traffic.down, wire.traffic.up) == (0, 0)
-
-
-def test_two_ends_count_the_same_as_one() -> None:
-    near, far, alone = Wire(), Wire(), Wire()
-    asked, told = task(), update()
-    assert same(far.unpack(near.pack(asked), MESSAGES), asked)
-    assert same(near.unpack(far.pack(told, asked), REPLIES), told)
-    alone.carry(asked)
-    alone.carry(told, asked)
-    assert vars(near.traffic) == vars(alone.traffic)
 
 
 @pytest.mark.parametrize(("recipe", "values"), [("framp", "fp16"), ("fiarse", "bf16"), ("heterofl", "int8")])

@@ -28,10 +28,11 @@ from framp.engines.allocator import keep_freed_memory
 from framp.errors import FrampError, ModelError
 from framp.messages import Message, Reply
 from framp.models import Architecture
-from framp.wire import MAGIC, MESSAGES, REPLIES, Traffic, Wire
+from framp.wire import Traffic, Wire
 
 _PATIENCE = 5.0
 _SIGNALS = (signals.SIGINT, signals.SIGTERM)
+_READY = "ready"
 
 
 @dataclass(eq=False)
@@ -55,14 +56,15 @@ class Processes:
         wire: Wire | None = None,
         active: bool = True,
     ) -> None:
-        self._wire = wire or Wire()
+        self.traffic = Traffic()
+        """The bytes carried so far; each worker codes what it carries, so that they do it side by side."""
         self._workers: list[_Worker] = []
         scratch = tempfile.mkdtemp(prefix="framp-")
         # also when the engine is forgotten or the interpreter ends, before it waits for its children
         self._end = Finalize(self, _end, (self._workers, scratch), exitpriority=10)
         try:
             self._luggage = pickle.dumps(
-                (architecture, data.on_disk(Path(scratch) / "data"), self._wire.values, active)
+                (architecture, data.on_disk(Path(scratch) / "data"), (wire or Wire()).values, active)
             )
         except FrampError:
             self._end()
@@ -81,11 +83,6 @@ class Processes:
                 process.start()
             theirs.close()
             self._workers.append(_Worker(process, ours))
-
-    @property
-    def traffic(self) -> Traffic:
-        """Return the bytes that it has carried so far."""
-        return self._wire.traffic
 
     def exchange(self, messages: Iterable[Message]) -> Iterator[Reply]:
         """Answer messages as workers become free; the stream's order decides who is served first."""
@@ -115,18 +112,18 @@ class Processes:
             return False
         if not worker.ready:
             _write(worker, self._luggage)
-            self._wire.layout = _said(_read(worker))
+            _said(_read(worker))
             worker.ready = True
-        _write(worker, self._wire.pack(message))
+        _write(worker, pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
         worker.busy = True
         return True
 
     def _receive(self, worker: _Worker) -> Reply:
         worker.busy = False
-        data = _read(worker)
-        if not data.startswith(MAGIC):
-            _said(data)
-        reply: Reply = self._wire.unpack(data, REPLIES)
+        reply: Reply
+        reply, carried = _said(_read(worker))
+        self.traffic.down += carried.down
+        self.traffic.up += carried.up
         return reply
 
     def _settle(self) -> None:
@@ -168,7 +165,7 @@ def _read(worker: _Worker) -> bytes:
 
 
 def _said(data: bytes) -> Any:
-    """Return what a worker says that is no reply, or raise it."""
+    """Return what a worker says, or raise it."""
     found = pickle.loads(data)
     if isinstance(found, BaseException):
         raise found
@@ -212,17 +209,19 @@ def _work(connection: Connection) -> None:
             _tell(connection, error)
             return
         wire = Wire(values, client.workspace.full)
-        _tell(connection, client.workspace.full)
+        _tell(connection, _READY)
         while True:
-            message = wire.unpack(connection.recv_bytes(), MESSAGES)
+            message = pickle.loads(connection.recv_bytes())
             try:
-                reply = wire.pack(client.answer(message), message)
+                message = wire.carry(message)
+                reply = wire.carry(client.answer(message), message)
             except Exception as error:
                 error.add_note(f"while a worker answered {type(message).__name__} of client {message.client}")
                 _tell(connection, error)
             else:
-                connection.send_bytes(reply)
+                _tell(connection, (reply, wire.traffic))
                 del reply
+            wire.traffic = Traffic()
             del message
 
 

@@ -4,9 +4,9 @@
 and `gaps.py` code index sets, `values.py` and `planes.py` numbers. Neither the server nor the client is imported.
 """
 
-from framp.wire.carrier import MESSAGES, REPLIES, Traffic, Wire
+from framp.wire.carrier import Traffic, Wire
 from framp.wire.feedback import ErrorFeedback
-from framp.wire.message import HEADER, LIMIT, MAGIC, decode, encode
+from framp.wire.message import HEADER, LIMIT, decode, encode
 from framp.wire.values import CODINGS, LOSSLESS
 
 __all__ = [
@@ -14,9 +14,6 @@ __all__ = [
     "HEADER",
     "LIMIT",
     "LOSSLESS",
-    "MAGIC",
-    "MESSAGES",
-    "REPLIES",
     "ErrorFeedback",
     "Traffic",
     "Wire",

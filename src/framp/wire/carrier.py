@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
 from framp.layout import ParameterLayout
-from framp.messages import Describe, Description, Exam, Message, Reply, Score, Submodel, Task, Update
+from framp.messages import Describe, Description, Message, Reply, Submodel, Task, Update
 from framp.wire.compression import Compression
 from framp.wire.contents import Manners
 from framp.wire.message import HEADER, decode, framed, written
@@ -12,7 +12,6 @@ from framp.wire.values import LOSSLESS
 
 Carried = TypeVar("Carried", bound=Message | Reply)
 
-MESSAGES, REPLIES = (Task, Exam, Describe), (Update, Score, Description)
 _DOWN, _UP = (Task, Describe), (Update, Description)
 """What counts; exams are the simulation's own."""
 _WITHIN_A_MACHINE = 1 << 46
@@ -40,12 +39,6 @@ class Wire:
         data = framed(type(message), self._body(message, answered))
         self._count(type(message), len(data))
         return data
-
-    def unpack(self, data: bytes, kinds: tuple[type[Any], ...]) -> Any:
-        """Decode a message of some kinds that another process has encoded."""
-        found = decode(data, kinds, limit=_WITHIN_A_MACHINE)
-        self._count(type(found), len(data))
-        return found
 
     def carry(self, message: Carried, answered: Message | None = None) -> Carried:
         """Return what the receiver gets of a message, in this same process; without loss it is only measured."""
