@@ -6,6 +6,7 @@
 set -euo pipefail
 data=$1 jobs=${2:-1}
 here=$(cd "$(dirname "$0")" && pwd)
+source "$here/../keep.sh"
 runs=${RUNS:-runs/cifar10-small}
 
 ablation=framp,framp-no-alignment,framp-no-personalisation,framp-neither,framp-layerwise,framp-mlp,framp-onehot,framp-update
@@ -19,28 +20,16 @@ compare() { # folder, recipes, settings
   mkdir -p "$here/$folder"
 }
 
-keep() { # folder
-  local folder=$1
-  cp "$runs/$folder"/{table.md,summary.json,*.csv} "$here/$folder/"
-  cp -r "$runs/$folder/figures" "$here/$folder/"
-  for run in "$runs/$folder"/*-seed*; do
-    mkdir -p "$here/$folder/$(basename "$run")"
-    cp "$run"/{results.json,partition.json} "$here/$folder/$(basename "$run")/"
-    # where this machine keeps the data is nobody's business, and no hash depends on it
-    sed 's|^path = "/.*/|path = "/|' "$run/config.toml" > "$here/$folder/$(basename "$run")/config.toml"
-  done
-}
-
 for split in matched independent; do
   compare $split "$ablation" partition.test=$split
   cp "$runs/$split/table.md" "$here/$split/ablation.md"
   compare $split "$ablation,$rivals" partition.test=$split
-  keep $split
+  keep "$runs/$split" "$here/$split"
 done
 for split in matched independent; do
   compare $split-averaged fiarse partition.test=$split shared.served_average=0.1
-  keep $split-averaged
+  keep "$runs/$split-averaged" "$here/$split-averaged"
   compare $split-like-framp fiarse,framp-no-personalisation,framp-neither partition.test=$split \
     shared.served_average=0.1 shared.rate=2
-  keep $split-like-framp
+  keep "$runs/$split-like-framp" "$here/$split-like-framp"
 done

@@ -5,6 +5,7 @@
 set -euo pipefail
 data=$1 jobs=${2:-1}
 here=$(cd "$(dirname "$0")" && pwd)
+source "$here/../keep.sh"
 runs=${RUNS:-runs/cora}
 
 compare() { # folder, recipes, settings
@@ -12,15 +13,7 @@ compare() { # folder, recipes, settings
   shift 2
   framp compare cora --recipes "$recipes" --seeds 0,1,2 --set data.path="$data" --jobs "$jobs" \
     --out "$runs/$folder" "${@/#/--set=}"
-  mkdir -p "$here/$folder"
-  cp "$runs/$folder"/{table.md,summary.json,*.csv} "$here/$folder/"
-  cp -r "$runs/$folder/figures" "$here/$folder/"
-  for run in "$runs/$folder"/*-seed*; do
-    mkdir -p "$here/$folder/$(basename "$run")"
-    cp "$run"/{results.json,partition.json} "$here/$folder/$(basename "$run")/"
-    # where this machine keeps the data is nobody's business, and no hash depends on it
-    sed 's|^path = "/.*/|path = "/|' "$run/config.toml" > "$here/$folder/$(basename "$run")/config.toml"
-  done
+  keep "$runs/$folder" "$here/$folder"
 }
 
 framp partition cora --set data.path="$data" --out "$runs/partition"

@@ -6,6 +6,7 @@
 set -euo pipefail
 jobs=${1:-1}
 here=$(cd "$(dirname "$0")" && pwd)
+source "$here/../keep.sh"
 runs=${RUNS:-runs/sbm-arxiv-size}
 
 compare() { # folder, recipes, settings
@@ -13,13 +14,7 @@ compare() { # folder, recipes, settings
   shift 2
   framp compare "$here/arxiv-size.toml" --recipes "$recipes" --seeds 0 --jobs "$jobs" \
     --out "$runs/$folder" "${@/#/--set=}"
-  mkdir -p "$here/$folder"
-  cp "$runs/$folder"/{table.md,summary.json,*.csv} "$here/$folder/"
-  cp -r "$runs/$folder/figures" "$here/$folder/"
-  for run in "$runs/$folder"/*-seed*; do
-    mkdir -p "$here/$folder/$(basename "$run")"
-    cp "$run"/{results.json,config.toml} "$here/$folder/$(basename "$run")/"
-  done
+  keep "$runs/$folder" "$here/$folder"
 }
 
 framp partition "$here/arxiv-size.toml" --out "$runs/partition"

@@ -34,17 +34,12 @@ class Wire:
         self.values, self.layout, self.traffic = values, layout, Traffic()
         self._compression = Compression()
 
-    def pack(self, message: Message | Reply, answered: Message | None = None) -> bytes:
-        """Encode a message, or the reply to one."""
-        data = framed(type(message), self._body(message, answered))
-        self._count(type(message), len(data))
-        return data
-
     def carry(self, message: Carried, answered: Message | None = None) -> Carried:
         """Return what the receiver gets of a message, in this same process; without loss it is only measured."""
         kind = type(message)
         if self.values != LOSSLESS:
-            data = self.pack(message, answered)
+            data = framed(kind, self._body(message, answered))
+            self._count(kind, len(data))
             return decode(data, kind, limit=_WITHIN_A_MACHINE)
         if kind in _DOWN + _UP:
             self._count(kind, HEADER + sum(map(len, self._body(message, answered))))
